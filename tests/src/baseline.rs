@@ -1,4 +1,4 @@
-//! What a process holds, to be compared before and after.
+//! Snapshots of a process's descriptors and mappings, to be compared before and after.
 
 use std::{
     fs, thread,
@@ -13,7 +13,7 @@ pub struct Baseline {
 }
 
 impl Baseline {
-    /// What this process holds now.
+    /// The present descriptors and mappings of this process.
     pub fn now() -> Baseline {
         let mut descriptors: Vec<String> = fs::read_dir("/proc/self/fd")
             .expect("/proc")

@@ -1,8 +1,8 @@
-//! Each call that changes what is at an address, one at a time; and whether a userfaultfd that watches the
-//! memory is told of it.
+//! Each call that changes the memory at an address, one at a time, and a check of whether a
+//! userfaultfd that watches the memory is told of it.
 #![allow(unsafe_code)]
-// Invariant: what is changed is a ground's own memory, which is reached by system calls alone, by reference
-// only through `Ground::bytes`.
+// Invariant: the calls change a ground's own memory alone. System calls reach it; a reference to it
+// comes only from `Ground::bytes`.
 
 use std::{
     ffi::c_void,
@@ -19,20 +19,20 @@ pub const BYTES: usize = 16 * PAGE;
 
 /// Memory that changes are made to, and as much beside it that nothing else lies in.
 pub struct Ground {
-    /// What is sent.
+    /// The bytes that are sent.
     pub range: Range<usize>,
     spare: Range<usize>,
     file: Option<OwnedFd>,
 }
 
-/// What memory is there before.
+/// The kind of memory that is there before a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// Private, of no file.
+    /// Private memory of no file.
     Plain,
     /// A memfd, shared or private.
     Memfd {
-        /// Whether what is written stays here.
+        /// True if writes stay in this process.
         private: bool,
     },
     /// System V shared memory.
@@ -41,35 +41,35 @@ pub enum Kind {
     Zero,
 }
 
-/// Who hears of a change.
+/// The effect of a change, and so who is notified of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Heard {
     /// A userfaultfd that watches the memory.
     Told,
-    /// Nobody.
+    /// No watcher.
     Untold,
-    /// It may or may not change what the memory holds.
+    /// The change may or may not alter the contents of the memory.
     Same,
 }
 
-/// A call, or some.
+/// One call, or several.
 pub struct Change {
-    /// What it is called.
+    /// The name of the call.
     pub name: &'static str,
-    /// What is there before.
+    /// The kind of memory that is there before.
     pub kind: Kind,
-    /// Who hears of it.
+    /// The effect of the change.
     pub heard: Heard,
-    /// Whether the memory can be read after it by all of the processor's means.
+    /// True if the memory can be read after the call by all of the processor's means.
     pub readable: bool,
     make: fn(&Ground) -> io::Result<()>,
 }
 
 impl Change {
-    /// Makes it.
+    /// Makes the change.
     ///
     /// # Errors
-    /// What the kernel said; then it has not got the call, or denies it.
+    /// The kernel's error: it does not have the call, or denies it.
     pub fn make(&self, ground: &Ground) -> io::Result<()> {
         (self.make)(ground)
     }
@@ -87,17 +87,17 @@ fn at(address: usize) -> *mut c_void {
 }
 
 impl Ground {
-    /// Somewhere that the kernel puts nothing by itself; one at a time for each number.
+    /// Memory at an address where the kernel puts nothing by itself; one at a time for each number.
     pub fn new(number: usize) -> Ground {
         let start = (1 << 45) + number * (16 << 20);
         let spare = start + (4 << 20);
         Ground { range: start..start + BYTES, spare: spare..spare + BYTES, file: None }
     }
 
-    /// New memory of a kind, as a program has it that maps it over whatever was there.
+    /// New memory of a kind, mapped over the old memory as a program would do it.
     ///
     /// # Errors
-    /// What the kernel said.
+    /// The kernel's error.
     pub fn renew(&mut self, kind: Kind) -> io::Result<()> {
         unmap(&self.spare)?;
         unmap(&self.range)?;
@@ -117,18 +117,18 @@ impl Ground {
         }
     }
 
-    /// All that it holds, page by page; `None` for what cannot be read.
+    /// The contents, page by page; `None` for a page that cannot be read.
     pub fn look(&self) -> Option<Vec<u8>> {
         let mut found = vec![0; BYTES];
         copy(&self.range, found.as_mut_ptr(), libc::SYS_process_vm_readv).then_some(found)
     }
 
-    /// Writes one byte everywhere; whether all of it can be written.
+    /// Writes one byte everywhere. Returns whether all of the memory can be written.
     pub fn fill(&self, byte: u8) -> bool {
         write(&self.range, byte)
     }
 
-    /// All that it holds, for who knows that it can be read.
+    /// The contents. The caller knows that they can be read.
     pub fn bytes(&mut self) -> &[u8] {
         // SAFETY: mapped, and borrowed with the ground.
         unsafe { std::slice::from_raw_parts(at(self.range.start).cast(), BYTES) }
@@ -160,7 +160,8 @@ impl Drop for Ground {
     }
 }
 
-/// Between this process's memory and `own`, by a call that fails where an access of the program's would be killed.
+/// Copies between this process's memory and `own`, by a call that fails where an access of the
+/// program's would be killed.
 fn copy(range: &Range<usize>, own: *mut u8, call: libc::c_long) -> bool {
     let here = libc::iovec { iov_base: own.cast(), iov_len: range.len() };
     let there = libc::iovec { iov_base: at(range.start), iov_len: range.len() };
@@ -235,7 +236,7 @@ fn advise_by_descriptor(range: &Range<usize>, advice: i32) -> io::Result<()> {
     done(advised).map(drop)
 }
 
-/// By a process that has the same memory, and is none of this one's threads.
+/// Advises from a process that has the same memory, and is none of this one's threads.
 fn advise_by_child(range: &Range<usize>, advices: &[i32]) -> io::Result<()> {
     struct Order<'a>(&'a Range<usize>, &'a [i32]);
     extern "C" fn child(order: *mut c_void) -> i32 {
@@ -269,7 +270,7 @@ fn remap(from: &Range<usize>, to: &Range<usize>, more: i32) -> io::Result<()> {
         done(unsafe { libc::mremap(at(from.start), len, len, flags, at(to.start)) } as i64)
     };
     match moved(from, to) {
-        // More than one mapping, where a part of it is watched.
+        // A range of which a part is watched is more than one mapping.
         Err(error) if error.raw_os_error() == Some(libc::EFAULT) => {
             for (from, to) in from.clone().step_by(PAGE).zip(to.clone().step_by(PAGE)) {
                 let _ = moved(&(from..from + PAGE), &(to..to + PAGE));
@@ -280,14 +281,14 @@ fn remap(from: &Range<usize>, to: &Range<usize>, more: i32) -> io::Result<()> {
     }
 }
 
-/// Takes the pages away without a word, where the kernel has guards.
+/// Takes the pages away without notice, where the kernel has guards.
 pub(crate) fn renew_by_guards(range: &Range<usize>) {
     if advise(range, GUARD).is_ok() {
         advise(range, UNGUARD).expect("what is guarded can be lifted");
     }
 }
 
-/// System V shared memory over what is there, to be gone with its last mapping.
+/// Maps System V shared memory over the range; it is gone with its last mapping.
 pub(crate) fn shm_over(range: &Range<usize>) -> io::Result<()> {
     // SAFETY: no memory.
     let id = done(unsafe { libc::shmget(libc::IPC_PRIVATE, range.len(), 0o600) })? as i32;
@@ -331,7 +332,7 @@ const fn of(kind: Kind, name: &'static str, make: fn(&Ground) -> io::Result<()>)
     Change { name, kind, heard: Heard::Same, readable: true, make }
 }
 
-/// All of them.
+/// All changes.
 pub const CHANGES: &[Change] = {
     use Heard::{Same, Told, Untold};
     use Kind::{Memfd, Shm, Zero};
@@ -507,7 +508,7 @@ fn cut(it: &Ground) -> io::Result<()> {
     Ok(())
 }
 
-/// An io_uring's worker does it.
+/// Advises from a worker of an io_uring.
 fn advise_by_ring(range: &Range<usize>, advice: i32) -> io::Result<()> {
     let mut ring = io_uring::IoUring::new(2)?;
     let len = range.len() as i64;
@@ -519,16 +520,16 @@ fn advise_by_ring(range: &Range<usize>, advice: i32) -> io::Result<()> {
     if said < 0 { Err(io::Error::from_raw_os_error(-said)) } else { Ok(()) }
 }
 
-/// Another one that asks for the memory, and that has it taken from whoever has it.
+/// Another watcher that asks for the memory, and has it taken from the one that has it.
 fn claim(it: &Ground) -> io::Result<()> {
     let other = pinfold_sys::mem::userfault::Watch::new().map_err(io::Error::other)?;
     let _ = other.watch(it.range.clone());
-    // Also where it has not got it: before Linux 6.17 that takes it from whoever has.
+    // Also where it has not got the memory: before Linux 6.17 the call takes it from its watcher.
     let _ = other.unwatch(it.range.clone());
     Ok(())
 }
 
-/// Pages that another one moves away.
+/// Pages that another process's call moves away.
 fn move_away(it: &Ground) -> io::Result<()> {
     #[repr(C)]
     struct Api(u64, u64, u64);

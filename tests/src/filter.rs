@@ -12,18 +12,18 @@ pub fn deny(calls: &[libc::c_long], errno: i32) {
     apply(calls.iter().map(|call| (*call, Vec::new())), SeccompAction::Errno(errno.unsigned_abs()));
 }
 
-/// From now on whoever makes one of these calls is killed.
+/// From now on a process that makes one of these calls is killed.
 pub fn kill(calls: &[libc::c_long]) {
     apply(calls.iter().map(|call| (*call, Vec::new())), SeccompAction::KillProcess);
 }
 
-/// From now on `call` answers `errno` where its argument number `arg`, of what `mask` leaves, is
-/// `value`.
+/// From now on `call` answers `errno` if its argument number `arg`, masked with `mask`, is `value`.
 pub fn deny_if(call: libc::c_long, arg: u8, mask: u64, value: u64, errno: i32) {
     deny_where(call, &[(arg, mask, value)], errno);
 }
 
-/// The same where all of these `(arg, mask, value)` hold; everywhere if there are none.
+/// The same for calls where all of these `(arg, mask, value)` hold; for all calls if there are
+/// none.
 pub fn deny_where(call: libc::c_long, all: &[(u8, u64, u64)], errno: i32) {
     let conditions = all.iter().map(|(arg, mask, value)| {
         let compare = SeccompCmpOp::MaskedEq(*mask);
@@ -44,8 +44,8 @@ pub fn trap_others(calls: &[libc::c_long]) {
     install(rules, SeccompAction::Trap, SeccompAction::Allow);
 }
 
-/// From now on whoever makes `call` is killed where its argument number `arg`, of what `mask` leaves, is one
-/// of these values.
+/// From now on a process that makes `call` is killed if its argument number `arg`, masked with
+/// `mask`, is one of these values.
 pub fn kill_if(call: libc::c_long, arg: u8, mask: u64, values: &[u64]) {
     let rules = values.iter().map(|value| rule(arg, SeccompCmpOp::MaskedEq(mask), *value));
     apply([(call, rules.collect())], SeccompAction::KillProcess);
@@ -56,8 +56,8 @@ fn rule(arg: u8, compare: SeccompCmpOp, value: u64) -> SeccompRule {
     SeccompRule::new(vec![condition.expect("a condition")]).expect("a rule")
 }
 
-/// From now on these calls answer `errno` where one of their arguments with the numbers `args` is more
-/// than `value`.
+/// From now on these calls answer `errno` where one of their arguments with the numbers `args` is
+/// more than `value`.
 pub fn deny_above(calls: &[libc::c_long], args: &[u8], value: u64, errno: i32) {
     let rule = |arg: &u8| {
         let above = SeccompCmpOp::Gt;
@@ -72,7 +72,7 @@ fn apply(rules: impl IntoIterator<Item = (libc::c_long, Vec<SeccompRule>)>, answ
     install(rules.into_iter().collect(), SeccompAction::Allow, answer);
 }
 
-/// What the rules do not speak of is answered with `otherwise`.
+/// A call that no rule names is answered with `otherwise`.
 fn install(
     rules: BTreeMap<i64, Vec<SeccompRule>>,
     otherwise: SeccompAction,

@@ -1,6 +1,7 @@
-//! Places in memory, and all that can be done to them: for tests of who uses memory that changes.
+//! Places in memory and the changes that can be made to them, for tests of code that uses memory
+//! that changes.
 #![allow(unsafe_code)]
-// Invariant: a place is reached by whoever has its lock alone, by reference only through `Place::bytes`.
+// Invariant: a place is reached only under its lock, and by reference only through `Place::bytes`.
 
 use std::{ops::Range, ptr, sync::Mutex};
 
@@ -21,7 +22,7 @@ const GROUND: usize = 1 << 44;
 /// For each place as much again, where memory is moved to or from.
 const SPARE: usize = 1 << 34;
 
-/// Some memory, always mapped while nobody has the lock.
+/// A range of memory that is always mapped while no thread has the lock.
 pub struct Place {
     /// Its addresses; the same in every process.
     pub range: Range<usize>,
@@ -29,7 +30,8 @@ pub struct Place {
     newest: u64,
 }
 
-/// Places next to each other, of 1 to 16 pages, and two of huge pages; each with a lock. Once in a process.
+/// Places next to each other, of 1 to 16 pages, and two of huge pages; each with a lock. Once in a
+/// process.
 pub fn places(count: usize) -> Vec<Mutex<Place>> {
     let mut next = GROUND;
     let place = |at: usize| {
@@ -46,13 +48,13 @@ pub fn places(count: usize) -> Vec<Mutex<Place>> {
     (0..count).map(place).collect()
 }
 
-/// What belongs at an address after it was stamped with a number.
+/// The word of a line of memory that was stamped with a number.
 fn word(stamp: u64, line: usize) -> u64 {
     mix(stamp) ^ line as u64
 }
 
 impl Place {
-    /// Changes the memory in one of many ways, or not at all; what it holds is lost.
+    /// Changes the memory in one of many ways, or not at all; its contents are lost.
     pub fn change(&mut self, random: &mut Random) {
         let range = self.range.clone();
         let part = self.part(random);
@@ -92,7 +94,7 @@ impl Place {
                 self.protect(part, MprotectFlags::READ | MprotectFlags::WRITE);
             }
             12 if random.below(30) == 0 => fork(),
-            // Nobody is told of what follows.
+            // No watcher is told of the changes that follow.
             13 if random.below(2) == 0 => {
                 crate::changes::shm_over(&part).expect("shmat");
                 self.map(part);
@@ -102,7 +104,7 @@ impl Place {
         }
     }
 
-    /// Stamps every line with a number that was nowhere before.
+    /// Stamps every line with a number that was stamped nowhere before.
     pub fn stamp(&mut self, stamp: u64) {
         self.newest = stamp;
         for at in self.range.clone().step_by(64) {
@@ -113,7 +115,7 @@ impl Place {
         }
     }
 
-    /// Says what it is to hold, without writing it.
+    /// Says which stamp it is to hold, without writing it.
     pub fn expect(&mut self, stamp: u64) {
         self.newest = stamp;
     }
@@ -128,13 +130,13 @@ impl Place {
         unsafe { std::slice::from_raw_parts_mut(at(part).cast(), part.len()) }
     }
 
-    /// Whether these are the bytes of `part`, as they were stamped last.
+    /// Returns whether these are the bytes of `part`, as they were stamped last.
     pub fn is_right(&self, part: &Range<usize>, bytes: &[u8]) -> bool {
         let byte = |at: usize| word(self.newest, at / 64).to_ne_bytes()[at % 8];
         part.len() == bytes.len() && part.clone().zip(bytes).all(|(at, found)| byte(at) == *found)
     }
 
-    /// Some bytes of it, of any alignment.
+    /// A range of bytes of it, of any alignment.
     pub fn any(&self, random: &mut Random) -> Range<usize> {
         let most = self.range.len().min(16 * PAGE) as u64;
         let len = if random.below(2) == 0 { most } else { 1 + random.below(most) } as usize;
@@ -142,7 +144,7 @@ impl Place {
         self.range.start + from..self.range.start + from + len
     }
 
-    /// Some pages of it.
+    /// A range of pages of it.
     fn part(&self, random: &mut Random) -> Range<usize> {
         let pages = (self.range.len() / PAGE) as u64;
         let from = random.below(pages);
@@ -166,8 +168,8 @@ impl Place {
         unsafe { mm::munmap(at(&range), range.len()) }.expect("munmap");
     }
 
-    /// Where part of it is watched it is more than one mapping, which the kernel does not move at
-    /// once: then page by page.
+    /// Moves memory. A partly watched range is more than one mapping, which the kernel does not
+    /// move at once: then page by page.
     fn remap(&self, from: Range<usize>, to: Range<usize>) {
         let moved = |from: Range<usize>, to: Range<usize>| {
             let flags = MremapFlags::MAYMOVE;
@@ -176,7 +178,7 @@ impl Place {
         };
         if moved(from.clone(), to.clone()) == Err(Errno::FAULT) {
             for (from, to) in from.step_by(PAGE).zip(to.step_by(PAGE)) {
-                // Some may have been moved before the kernel gave up (Linux 6.17).
+                // The kernel may have moved some pages before it gave up (Linux 6.17).
                 let done = moved(from..from + PAGE, to..to + PAGE);
                 assert!(matches!(done, Ok(()) | Err(Errno::FAULT)), "mremap: {done:?}");
             }

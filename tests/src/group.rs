@@ -1,4 +1,4 @@
-//! Memory control groups, where this user may make some.
+//! Memory control groups, where this user may make them.
 
 use std::{
     fs, io,
@@ -18,7 +18,7 @@ impl Group {
     /// no swap.
     ///
     /// # Errors
-    /// Why there can be none.
+    /// The reason why there can be none.
     pub fn new(bytes: u64) -> io::Result<Group> {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let (parent, version) = own()?;
@@ -40,7 +40,7 @@ impl Group {
     /// Moves a process into it.
     ///
     /// # Errors
-    /// What the kernel said.
+    /// The kernel's error.
     pub fn add(&self, pid: u32) -> io::Result<()> {
         fs::write(self.path.join("cgroup.procs"), pid.to_string())
     }
@@ -53,7 +53,7 @@ impl Group {
         line.and_then(|number| number.trim().parse().ok()).unwrap_or(0)
     }
 
-    /// What it is called in errors.
+    /// The group's name in errors.
     pub fn path(&self) -> &Path {
         &self.path
     }

@@ -1,5 +1,5 @@
 #![allow(unsafe_code)]
-//! What the tests need of the system that safe code cannot do.
+//! The services of the system that the tests need and safe code cannot give.
 //!
 //! **Invariant.** A [`Bytes`] names bytes inside its own box, which stays where it is; the rest is
 //! system calls on memory that the caller found mapped in this very process. Tests that scribble
@@ -69,7 +69,7 @@ impl Bytes {
         &mut self.whole[self.at..self.at + self.len]
     }
 
-    /// What lies before and behind them.
+    /// The bytes before and behind them.
     pub fn around(&self) -> (&[u8], &[u8]) {
         (&self.whole[..self.at], &self.whole[self.at + self.len..])
     }
@@ -113,7 +113,7 @@ impl SharedPart {
     }
 }
 
-// SAFETY: a part, inside by construction, of a buffer whose bytes do not move with it.
+// SAFETY: the part is inside by construction, and the bytes of its buffer do not move with it.
 unsafe impl OwnedBuf for SharedPart {
     fn bytes(&self) -> (*const u8, usize) {
         (self.buf.bytes().0.wrapping_add(self.at), self.len)
@@ -129,8 +129,8 @@ unsafe impl OwnedBufMut for SharedPart {
 
 /// Copies a program to where another user can run it.
 ///
-/// By another process: a descriptor of this one for writing would be in every child that it forks
-/// meanwhile, and nobody runs a file that is being written.
+/// The copy is made by another process: a descriptor of this one for writing would be in every
+/// child that it forks meanwhile, and the kernel runs no file that is being written.
 ///
 /// # Panics
 /// If it cannot be copied.
@@ -148,12 +148,12 @@ pub enum Ended {
     Signal(i32),
 }
 
-/// Runs `child` in a forked copy of this process and waits for its end. For processes of one
+/// Runs `child` in a forked copy of this process and waits for its end. Only for processes of one
 /// thread.
 pub fn fork(child: impl FnOnce() -> i32) -> Ended {
-    // SAFETY: glibc leaves a child of a process with several threads its allocator; of what other
-    // threads may have been in the middle of, the child uses endpoints, which are made for that.
-    // It leaves without running anything of the parent's.
+    // SAFETY: glibc leaves a child of a process with several threads its allocator; of all else
+    // that other threads may have been in the middle of, the child uses endpoints alone, which are
+    // made for that. It ends without running anything of the parent's.
     match unsafe { libc::fork() } {
         0 => {
             let run = std::panic::AssertUnwindSafe(child);
@@ -179,12 +179,13 @@ pub fn fork(child: impl FnOnce() -> i32) -> Ended {
 pub enum Copying {
     /// By `fork(3)`, with the handlers of `pthread_atfork(3)`.
     Fork,
-    /// By `clone(2)` alone: no handler runs, and the child has all that its parent has.
+    /// By `clone(2)` alone: no handler runs, and the child keeps everything of its parent's.
     Clone,
 }
 
-/// A copy of this process that does nothing, for a minute if nobody kills it: an orphan, as its parent
-/// is killed. Its process id. For processes of which the child needs nothing.
+/// Makes a copy of this process that does nothing, for a minute if it is not killed: an orphan, as
+/// its parent is killed. Returns its process id. Only for processes of which the child needs
+/// nothing.
 pub fn leave_orphan(by: Copying) -> u32 {
     let flags = libc::c_long::from(libc::SIGCHLD);
     // SAFETY: without a stack, or memory shared, it is a fork; the child makes system calls alone.
@@ -207,7 +208,7 @@ pub fn leave_orphan(by: Copying) -> u32 {
     u32::try_from(pid).ok().filter(|pid| *pid > 0).expect("fork")
 }
 
-/// Pages of the file behind a mapping that are in memory, whoever touched them.
+/// Pages of the file behind a mapping that are in memory, no matter which process touched them.
 pub fn resident_pages(at: usize, len: usize) -> usize {
     let mut pages = vec![0u8; len.div_ceil(4096)];
     // SAFETY: the kernel writes one byte for each page of the range into `pages`.
@@ -242,10 +243,11 @@ pub fn peek(at: usize) -> u64 {
     unsafe { (at as *const u64).read_unaligned() }
 }
 
-/// Takes all capabilities from this thread: what other processes of the user are denied, it is denied.
+/// Takes all capabilities from this thread, so that it is denied the same as other processes of the
+/// user.
 ///
 /// # Errors
-/// What the kernel says.
+/// The kernel's error.
 pub fn give_up_capabilities() -> io::Result<()> {
     use rustix::thread::{CapabilitySet, CapabilitySets, set_capabilities};
     let none = CapabilitySet::empty();
@@ -256,7 +258,7 @@ pub fn give_up_capabilities() -> io::Result<()> {
 /// This process is killed when its parent ends.
 ///
 /// # Errors
-/// What the kernel says.
+/// The kernel's error.
 pub fn end_with_parent() -> io::Result<()> {
     Ok(rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?)
 }
@@ -264,16 +266,16 @@ pub fn end_with_parent() -> io::Result<()> {
 /// No process without capabilities gets at the memory of this one from now on.
 ///
 /// # Errors
-/// What the kernel says.
+/// The kernel's error.
 pub fn hide_memory() -> io::Result<()> {
     use rustix::process::{DumpableBehavior, set_dumpable_behavior};
     Ok(set_dumpable_behavior(DumpableBehavior::NotDumpable)?)
 }
 
-/// Gives this process a view of its own of what is mounted where.
+/// Gives this process a view of its own of the mounted file systems.
 ///
 /// # Errors
-/// `EPERM` for anybody but root.
+/// `EPERM` for any user but root.
 pub fn unshare_mounts() -> io::Result<()> {
     use rustix::mount::{MountPropagationFlags, mount_change};
     // SAFETY: changes no memory and no descriptors.
@@ -282,15 +284,14 @@ pub fn unshare_mounts() -> io::Result<()> {
     Ok(())
 }
 
-/// Filled into memory that nobody may touch any more.
+/// Filled into memory that no code may touch any more.
 const DEAD: u8 = 0xdd;
 
-/// What became of the bytes of dropped [`Mortal`]s.
+/// The bytes of dropped [`Mortal`]s.
 static GRAVES: Mutex<Vec<Box<[u8]>>> = Mutex::new(Vec::new());
 
-/// A buffer whose memory is not given back when it is dropped but kept under watch: whoever
-/// still reads it reads nonsense, and whoever still writes it is found out by
-/// [`check_graves`].
+/// A buffer whose memory is not given back when it is dropped but kept under watch: late reads find
+/// nonsense, and [`check_graves`] finds late writes.
 pub struct Mortal(Box<[u8]>);
 
 impl Mortal {
@@ -339,7 +340,7 @@ pub fn bytes_in_graves() -> usize {
 #[track_caller]
 pub fn check_graves() {
     for grave in GRAVES.lock().expect("no panic").drain(..) {
-        // The writer would be another process or a raw pointer: what the compiler knows of the
+        // The writer would be another process or a raw pointer: the compiler's knowledge of the
         // bytes does not count.
         let grave = std::hint::black_box(grave);
         for (page, bytes) in grave.chunks(4096).enumerate() {
@@ -358,7 +359,7 @@ pub fn check_graves() {
 /// Sends a packet, with descriptors, over a socket of this process given by number.
 ///
 /// # Errors
-/// What `sendmsg(2)` said.
+/// The error of `sendmsg(2)`.
 pub fn send_raw(socket: i32, bytes: &[u8], descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {
     use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
     // SAFETY: callers take the number from `/proc/self/fd` and close nothing meanwhile.
@@ -373,7 +374,7 @@ pub fn send_raw(socket: i32, bytes: &[u8], descriptors: &[BorrowedFd<'_>]) -> io
     Ok(())
 }
 
-/// How many bytes of a connection the other side has not acknowledged, sent or not. See `SIOCOUTQ` in
+/// Bytes of a connection that the other side has not acknowledged, sent or not. See `SIOCOUTQ` in
 /// `tcp(7)`.
 ///
 /// # Panics

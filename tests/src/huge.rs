@@ -7,7 +7,8 @@ pub const HUGE: usize = (4 << 30) + 4097;
 const STRIPE: usize = 64;
 const EVERY: usize = (1 << 20) + 4093;
 
-/// Whether this machine has memory for two such messages and what else there is; if not that is said.
+/// Returns whether this machine has memory for two such messages and everything else; says so if
+/// not.
 pub fn is_possible() -> bool {
     let available = meminfo_bytes("MemAvailable");
     let enough = available >= 12 << 30;
@@ -17,7 +18,7 @@ pub fn is_possible() -> bool {
     enough
 }
 
-/// Where the marks lie: in every megabyte, and at both ends.
+/// Places of the marks: in every megabyte, and at both ends.
 fn stripes() -> impl Iterator<Item = usize> {
     (0..HUGE - STRIPE).step_by(EVERY).chain([HUGE - STRIPE])
 }
@@ -27,14 +28,14 @@ pub fn mark(memory: &mut [u8], seed: u64) {
     stripes().for_each(|at| stamp::fill(&mut memory[at..][..STRIPE], at as u64 ^ seed));
 }
 
-/// Has pages be there where nothing was ever written, of zeros that all of them share: memory that is not
-/// there the kernel does not copy for another process.
+/// Makes pages of shared zeros where nothing was ever written: the kernel copies no absent memory
+/// for another process.
 #[allow(unsafe_code)]
 pub fn touch(memory: &[u8]) {
     use rustix::mm::{Advice, madvise};
     let begin = memory.as_ptr().addr() / 4096 * 4096;
     let len = (memory.as_ptr().addr() + memory.len()).next_multiple_of(4096) - begin;
-    // SAFETY: what is there stays as it is.
+    // SAFETY: the memory keeps its contents.
     let _ = unsafe {
         madvise(std::ptr::with_exposed_provenance_mut(begin), len, Advice::LinuxPopulateRead)
     };

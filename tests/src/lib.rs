@@ -1,9 +1,9 @@
-//! What the whole-system tests share.
+//! The helpers that the whole-system tests share.
 //!
 //! A test is a play: the test function is the director. It opens a [`Stage`], casts [roles](role)
 //! as processes of their own (the test binary runs itself again), tells them when to go on, and
-//! watches the clock. The endpoints live in the roles alone, so a test can kill them, starve
-//! them, take system calls from them, and compare what they hold before and after.
+//! watches the clock. The endpoints live in the roles alone, so a test can kill them, starve them,
+//! take system calls from them, and compare their descriptors and mappings before and after.
 //!
 //! No test can hang: every wait of the director has the stage's deadline, and roles end with it.
 

@@ -28,7 +28,7 @@ pub fn pair(name: &str, ours: Builder, theirs: Builder) -> (Endpoint, PeerId, En
     (a, to_b, b, to_a)
 }
 
-/// Runs `work` while another thread drives an endpoint that is asked for something meanwhile.
+/// Runs `work` while another thread drives an endpoint of which it asks something.
 ///
 /// # Panics
 /// If the work does, or the endpoint cannot be driven.

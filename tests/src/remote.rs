@@ -4,8 +4,8 @@ use std::thread::Scope;
 
 use pinfold::{Error, RemoteRegion};
 
-/// Changes, reads and writes a region of 4 MiB at least over and over, each on a thread, until it is withdrawn:
-/// any other error is a panic.
+/// Changes, reads and writes a region of 4 MiB at least over and over, each on a thread, until it
+/// is withdrawn: any other error is a panic.
 pub fn use_until_withdrawn<'scope>(scope: &'scope Scope<'scope, '_>, remote: &'scope RemoteRegion) {
     for len in [8, 5000, 4 << 20] {
         scope.spawn(move || {

@@ -15,7 +15,7 @@ use rustix::process::Signal;
 
 /// The environment variable that names the role to play.
 pub(crate) const ROLE: &str = "PINFOLD_ROLE";
-/// The one that holds its arguments.
+/// The environment variable that holds its arguments.
 pub(crate) const ARGS: &str = "PINFOLD_ROLE_ARGS";
 /// Begins every line meant for the director.
 pub(crate) const MARK: &str = "\u{1}";
@@ -27,7 +27,7 @@ pub const PATIENCE: Duration = Duration::from_secs(60);
 #[macro_export]
 macro_rules! roles {
     ($($role:ident),* $(,)?) => {
-        /// Where the processes of this file's tests begin; does nothing in the test run itself.
+        /// The entry of the processes of this file's tests; does nothing in the test run itself.
         #[test]
         fn role() {
             $crate::role::play(&[$((stringify!($role), $role as $crate::role::Role)),*]);
@@ -35,7 +35,7 @@ macro_rules! roles {
     };
 }
 
-/// What a process of a test does.
+/// The function that a process of a test runs.
 pub type Role = fn(&Args);
 
 /// Plays the role that the environment asks for, if any, and ends the process.
@@ -47,7 +47,7 @@ pub fn play(roles: &[(&str, Role)]) {
     std::process::exit(0);
 }
 
-/// What the director gave a role to work with.
+/// The arguments that the director gave a role.
 pub struct Args(HashMap<String, String>);
 
 impl Args {
@@ -65,7 +65,7 @@ impl Args {
         self.0.get(key).unwrap_or_else(|| panic!("the role has no argument {key}"))
     }
 
-    /// Whether there is something under `key`.
+    /// Returns whether there is something under `key`.
     pub fn has(&self, key: &str) -> bool {
         self.0.contains_key(key)
     }
@@ -95,13 +95,13 @@ impl Args {
     }
 }
 
-/// Tells the director something.
+/// Tells the director a line.
 pub fn say(line: impl std::fmt::Display) {
     let mut out = io::stdout().lock();
     writeln!(out, "{MARK}{line}").and_then(|()| out.flush()).expect("the director listens");
 }
 
-/// What the director says next.
+/// The next line of the director.
 ///
 /// # Panics
 /// If the director is gone.
@@ -112,12 +112,12 @@ pub fn hear() -> String {
     line.trim_end().to_owned()
 }
 
-/// Tells the director that something cannot be tested here.
+/// Tells the director that a part cannot be tested here.
 pub fn skip(reason: impl std::fmt::Display) {
     say(format_args!("skip {reason}"));
 }
 
-/// Has the director put something in the test's output.
+/// Has the director put a line in the test's output.
 pub fn note(line: impl std::fmt::Display) {
     say(format_args!("note {line}"));
 }
@@ -130,7 +130,7 @@ pub fn listen(builder: Builder, name: &str) -> (Endpoint, PeerId) {
     (endpoint, peer)
 }
 
-/// Connects to `local:NAME` with `builder`, once somebody listens there.
+/// Connects to `local:NAME` with `builder`, once an endpoint listens there.
 pub fn connect(builder: Builder, name: &str) -> (Endpoint, PeerId) {
     let endpoint = builder.build().expect("an endpoint");
     let peer = endpoint.connect_wait(&format!("local:{name}"), PATIENCE).expect("to connect");
@@ -156,8 +156,8 @@ pub fn go(endpoint: &Endpoint, peer: PeerId) {
     endpoint.send(peer, GO, b"go").unwrap();
 }
 
-/// Says how much of a flood was `sent` once nothing has moved for a while, or the thread that sends it
-/// has ended.
+/// Says how much of a flood was `sent` once nothing has moved for a while, or the thread that sends
+/// it has ended.
 pub fn say_when_still(sent: &AtomicU64, flood: &ScopedJoinHandle<'_, ()>) {
     let mut last = u64::MAX;
     loop {

@@ -6,8 +6,8 @@ use std::{
     io::{self, Write},
 };
 
-/// Says, past the test runner's capture, that something is not tested here and why, and appends a
-/// line to the file that `PINFOLD_SKIP_LOG` names, so that skips can be counted.
+/// Says, past the test runner's capture, which part is not tested here and why, and appends a line
+/// to the file that `PINFOLD_SKIP_LOG` names, so that skips can be counted.
 pub fn skip(reason: &str) {
     let test = std::thread::current().name().unwrap_or("a test").to_owned();
     let _ = writeln!(io::stderr(), "SKIPPED: {test}: {reason}");
@@ -18,7 +18,7 @@ pub fn skip(reason: &str) {
     }
 }
 
-/// Whether this process is root; if not, skips what `what` says.
+/// Returns whether this process is root; if not, skips the part that `what` names.
 pub fn is_root_or_skip(what: &str) -> bool {
     let root = rustix::process::geteuid().is_root();
     if !root {
@@ -27,7 +27,7 @@ pub fn is_root_or_skip(what: &str) -> bool {
     root
 }
 
-/// Whether the suite was asked to take its time: `PINFOLD_LONG=1`.
+/// Returns whether the suite was asked to take its time: `PINFOLD_LONG=1`.
 pub fn is_long() -> bool {
     env::var_os("PINFOLD_LONG").is_some_and(|value| value == "1")
 }

@@ -26,7 +26,7 @@ use crate::{
     skip,
 };
 
-/// So many times as long a stage is open where figures are gathered.
+/// The factor by which a stage is open longer where figures are gathered.
 const GATHERING: u64 = 6;
 
 /// One test: a directory of its own and a deadline for everything.
@@ -37,22 +37,22 @@ pub struct Stage {
 }
 
 impl Stage {
-    /// A stage that closes after `seconds`, whatever goes on there; where figures are gathered there is more to do,
-    /// and it closes later.
+    /// A stage that closes after `seconds`, no matter what goes on there; where figures are
+    /// gathered there is more to do, and it closes later.
     pub fn new(seconds: u64) -> Stage {
         let seconds = if figures::are_gathered() { seconds * GATHERING } else { seconds };
         let dir = tempfile::Builder::new().prefix("pinfold-test-").tempdir().expect("a directory");
-        // Roles may be other users, who only pass through.
+        // Roles may be other users, which only pass through.
         fs::set_permissions(dir.path(), Permissions::from_mode(0o711)).expect("chmod");
         Stage { dir, deadline: Instant::now() + Duration::from_secs(seconds), seconds }
     }
 
-    /// The stage's directory. Others may pass through it.
+    /// The stage's directory. Other users may pass through it.
     pub fn path(&self) -> &Path {
         self.dir.path()
     }
 
-    /// Where endpoints of user `uid` listen: a private directory of that user's.
+    /// The directory where endpoints of user `uid` listen: a private directory of that user's.
     pub fn sockets(&self, uid: u32) -> PathBuf {
         let path = self.dir.path().join(format!("sockets-{uid}"));
         if !path.exists() {
@@ -79,7 +79,8 @@ impl Stage {
 
     /// Prepares a process that plays `role`.
     pub fn role(&self, role: &str) -> Casting<'_> {
-        // By the link, so that a user who cannot reach the file can still run it.
+        // The program is run by the link, so that a user that cannot reach the file can still run
+        // it.
         let mut command = Command::new("/proc/self/exe");
         command
             .args(["role", "--exact", "--nocapture", "--test-threads=1"])
@@ -93,7 +94,7 @@ impl Stage {
     }
 }
 
-/// Without the right to give files away, they are this user's already.
+/// Accepts the error of a user that may not give files away: the files are this user's already.
 fn own_anyway(uid: u32) -> impl FnOnce(std::io::Error) -> std::io::Result<()> {
     move |error| if rustix::process::geteuid().as_raw() == uid { Ok(()) } else { Err(error) }
 }
@@ -108,7 +109,7 @@ pub struct Casting<'a> {
 }
 
 impl Casting<'_> {
-    /// What [`Args`](crate::Args) finds under `key`.
+    /// Sets the value that [`Args`](crate::Args) finds under `key`.
     pub fn with(mut self, key: &str, value: impl Display) -> Self {
         self.args.push_str(&format!("{key}={value}\n"));
         self.name.push_str(&format!(" {key}={value}"));
@@ -121,7 +122,8 @@ impl Casting<'_> {
         self
     }
 
-    /// What things cost is not measured but as it is everywhere: what it chooses does not hang on the machine.
+    /// Runs it with the default costs instead of measured ones: its choices do not depend on the
+    /// machine.
     pub fn unmeasured(self) -> Self {
         self.env("PINFOLD_CALIBRATE", "0")
     }
@@ -153,7 +155,7 @@ impl Casting<'_> {
         let stdout = process.stdout.take().expect("piped");
         thread::spawn(move || {
             for line in BufReader::new(stdout).lines().map_while(Result::ok) {
-                // Whatever libtest prints of its own has no mark.
+                // Lines that libtest prints of its own have no mark.
                 let Some((_, line)) = line.split_once(MARK) else { continue };
                 match line.split_once(' ') {
                     Some(("skip", reason)) => skip(reason),
@@ -228,7 +230,7 @@ impl Player {
         }
     }
 
-    /// How it ended, once it has.
+    /// The process's exit status, once it has ended.
     ///
     /// # Panics
     /// If the stage's time is up first.
@@ -258,7 +260,7 @@ impl Player {
         }
     }
 
-    /// Whether it ended by `SIGKILL`.
+    /// Returns whether it ended by `SIGKILL`.
     ///
     /// # Panics
     /// If it failed in any other way, and as [`Player::end`].
@@ -288,9 +290,9 @@ impl Player {
         self.fail(&format!("WATCHDOG: took more than the stage's {} s {what}", self.seconds))
     }
 
-    /// Fails the test, with what this process left in writing.
+    /// Fails the test, with the output of this process.
     pub fn fail(&mut self, why: &str) -> ! {
-        // What it wrote last may still be in the pipe.
+        // Its last output may still be in the pipe.
         thread::sleep(Duration::from_millis(50));
         let status = self.ended.or_else(|| self.process.try_wait().ok().flatten());
         let status = status.map_or("still running".to_owned(), |status| status.to_string());
@@ -316,7 +318,7 @@ impl Drop for Player {
     }
 }
 
-/// Waits for all of them to end well, whichever fails first being the one reported.
+/// Waits for all of them to end well; reports the one that fails first.
 pub fn all_end_well(players: &mut [Player]) {
     let mut left: Vec<&mut Player> = players.iter_mut().collect();
     while !left.is_empty() {

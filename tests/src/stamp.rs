@@ -1,4 +1,4 @@
-//! Contents by which a receiver can tell that it has exactly what was sent.
+//! Contents by which a receiver can tell that it has exactly the bytes that were sent.
 
 /// A well-mixed function of its argument (Steele, Lea, Flood, *SplitMix*, OOPSLA 2014).
 pub const fn mix(x: u64) -> u64 {
@@ -8,7 +8,7 @@ pub const fn mix(x: u64) -> u64 {
     x ^ (x >> 31)
 }
 
-/// A stream of numbers that is the same wherever it begins with the same seed.
+/// A stream of numbers that is the same each time it begins with the same seed.
 #[derive(Clone, Debug)]
 pub struct Random(u64);
 
@@ -29,7 +29,7 @@ impl Random {
         self.next() % end
     }
 
-    /// The next one of `choices`.
+    /// A random one of `choices`.
     pub fn pick<T: Copy>(&mut self, choices: &[T]) -> T {
         choices[self.below(choices.len() as u64) as usize]
     }
@@ -39,14 +39,14 @@ fn word(seed: u64, index: usize) -> [u8; 8] {
     mix(seed ^ (index as u64).wrapping_mul(0xd6e8_feb8_6659_fd93)).to_le_bytes()
 }
 
-/// Fills `bytes` with what belongs to `seed`.
+/// Fills `bytes` with the contents of `seed`.
 pub fn fill(bytes: &mut [u8], seed: u64) {
     for (i, chunk) in bytes.chunks_mut(8).enumerate() {
         chunk.copy_from_slice(&word(seed, i)[..chunk.len()]);
     }
 }
 
-/// What belongs to `seed`, `len` bytes of it.
+/// The contents of `seed`, `len` bytes of them.
 pub fn bytes(len: usize, seed: u64) -> Vec<u8> {
     let mut bytes = vec![0; len];
     fill(&mut bytes, seed);
@@ -64,7 +64,7 @@ pub fn wrong_at(bytes: &[u8], seed: u64) -> Option<usize> {
 }
 
 /// # Panics
-/// If `bytes` are not what belongs to `seed`.
+/// If `bytes` are not the contents of `seed`.
 #[track_caller]
 pub fn check(bytes: &[u8], seed: u64) {
     if let Some(at) = wrong_at(bytes, seed) {

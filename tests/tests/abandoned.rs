@@ -1,4 +1,5 @@
-//! Receives that are given up, in every way and at every stage: each message is received exactly once, in order.
+//! Receives that are given up, in every way and at every stage: each message is received exactly
+//! once, in order.
 
 use std::{
     future::Future,
@@ -28,7 +29,7 @@ fn ring_only() -> Builder {
     builder().paths(PathSet::only(&[Path::Inline, Path::Eager]))
 }
 
-/// Two endpoints that stay on their connection, as on different hosts.
+/// Two endpoints that stay on their TCP connection, as on different hosts.
 fn tcp() -> (Endpoint, PeerId, Endpoint, PeerId) {
     let builder = || builder().local_shortcut(false);
     let one = builder().listen("tcp:127.0.0.1:0").build().unwrap();
@@ -51,7 +52,7 @@ fn donation(arena: &Arena, len: usize, seed: u64) -> DonatedBuf {
     buf.into()
 }
 
-/// Has both endpoints work until something is so.
+/// Has both endpoints make progress until `is_so`.
 fn until(ends: [&Endpoint; 2], what: &str, mut is_so: impl FnMut() -> bool) {
     let end = Instant::now() + PATIENCE;
     while !is_so() {
@@ -68,7 +69,7 @@ fn take_turns(endpoint: &Endpoint, turns: u64) {
     }
 }
 
-/// Has an endpoint work until nothing more comes of it.
+/// Has an endpoint make progress until nothing more comes of it.
 fn settle(endpoint: &Endpoint) {
     let mut quiet = 0;
     while quiet < 100 {
@@ -76,7 +77,7 @@ fn settle(endpoint: &Endpoint) {
     }
 }
 
-// Races: a receive against whatever else a program may select on.
+// Races: a receive against another future that a program may select on.
 
 const MESSAGES: u64 = 20_000;
 
@@ -90,7 +91,7 @@ fn len_of(number: u64) -> usize {
     }
 }
 
-/// Has a receive run against something else, which wins or not. What came, if it was taken.
+/// Runs a receive against another future, which wins or not. Returns the message, if it was taken.
 fn select<R: Future + Unpin>(
     endpoint: &Endpoint,
     random: &mut Random,
@@ -112,7 +113,7 @@ fn select<R: Future + Unpin>(
             }
         }
         2 if cancel(&mut request) => {
-            // It is withdrawn, and ends as that.
+            // It is withdrawn, and ends with that error.
             assert!(poll_once(&mut request).is_ready());
             return None;
         }
@@ -158,7 +159,7 @@ fn receive_all(endpoint: &Endpoint, peer: PeerId, seed: u64) {
                 Err(error) => panic!("{number}: {error}"),
             },
             5 => {
-                // Two, given up in either order.
+                // Two receives, given up in either order.
                 let mut one = endpoint.recv_owned(peer, TAG, vec![0; len]);
                 let mut two = endpoint.recv_message(peer, TagMatch::any());
                 if random.below(2) == 0 {
@@ -248,9 +249,9 @@ fn races_over_a_connection() {
     race(4, tcp());
 }
 
-// One kind after the other.
+// Kinds of receives, one after the other.
 
-/// What becomes of a message whose receive is given up.
+/// Checks that a message whose receive is given up is there for the next receive.
 fn next_has(endpoint: &Endpoint, peer: PeerId, len: usize, seed: u64) {
     let found = endpoint.probe(peer, TAG).unwrap().expect("it is there for the next");
     assert_eq!((found.len, found.peer, found.tag), (len as u64, peer, TAG));
@@ -289,7 +290,7 @@ fn results_that_nobody_took() {
         drop(a.view_request(to_b, TAG));
         stamp::check(&a.recv(to_b, TAG).unwrap(), 1);
         next_has(&a, to_b, len, 2);
-        // Two, the later of which is given up first.
+        // Two receives, the later of which is given up first.
         let first = a.recv_owned(to_b, TAG, vec![0; 100_000]);
         let second = a.recv_message(to_b, TAG);
         send();
@@ -297,7 +298,7 @@ fn results_that_nobody_took() {
         drop(first);
         stamp::check(&a.recv(to_b, TAG).unwrap(), 1);
         next_has(&a, to_b, len, 2);
-        // Another one waits already.
+        // Another receive waits already.
         let first = a.recv_owned(to_b, TAG, vec![0; 100_000]);
         let mut sent = b.send_owned(to_a, TAG, bytes.clone());
         until([&a, &b], "sent", || sent.try_wait().is_some());
@@ -317,7 +318,8 @@ fn what_ends_as_it_is_posted() {
         for seed in 1..4 {
             b.send(to_a, TAG, &stamp::bytes(40, seed)).unwrap();
         }
-        // Nothing else is posted, nothing stored: it is taken out of the lane as the receive is posted.
+        // Nothing else is posted, nothing stored: it is taken out of the lane as the receive is
+        // posted.
         let first = a.recv_owned(to_b, TAG, vec![0; 40]);
         let second = a.recv_owned(to_b, TAG, vec![0; 40]);
         drop(second);
@@ -343,14 +345,15 @@ fn what_ends_as_it_is_posted() {
     next_has(&a, to_b, 40, 3);
 }
 
-/// A long message of which a part has come, into all kinds of receives that are given up, and out of all kinds.
+/// A long message of which a part has come, into all kinds of receives that are given up, and out
+/// of all kinds.
 fn in_the_middle(
     (a, to_b, b, to_a): (Endpoint, PeerId, Endpoint, PeerId),
     len: usize,
     send: impl Fn(&Endpoint, PeerId) -> pinfold::SendRequest<Vec<u8>>,
 ) {
     let shared = Arena::builder().build_shared().unwrap();
-    // As many turns of one side before the receive is given up.
+    // The turns of one side before the receive is given up.
     for turns in [1, 2, 3, 8] {
         for kind in 0..5 {
             let mut sent = send(&b, to_a);
@@ -377,7 +380,7 @@ fn in_the_middle(
                     drop(request);
                 }
                 _ => {
-                    // Each follows the one before, and is given up too.
+                    // Each receive follows the one before, and is given up too.
                     let one = a.recv_owned(to_b, TAG, vec![0; len]);
                     work(&a, &b, turns);
                     drop(one);
@@ -427,7 +430,7 @@ fn plain(len: usize) -> impl Fn(&Endpoint, PeerId) -> pinfold::SendRequest<Vec<u
 
 #[test]
 fn streams_of_which_a_part_has_come() {
-    // With credit for all of it, and asked for piece by piece.
+    // A message with credit for all of it, and one that is asked for piece by piece.
     in_the_middle(pair("abandoned-pieces", ring_only(), ring_only()), 200_000, plain(200_000));
     in_the_middle(pair("abandoned-stream", ring_only(), ring_only()), 3 * MIB, plain(3 * MIB));
 }
@@ -480,7 +483,8 @@ fn memory_that_was_given_away() {
     let arena = Arena::new().unwrap();
     for len in [100, 70_000, 3 * MIB] {
         let parts = || vec![donation(&arena, 2 * MIB, 3), donation(&arena, 2 * MIB, 4)];
-        // A view that nobody took; then by a view, into memory, and by nobody until its sender takes it back.
+        // A view that was never taken; then by a view, into memory, and by no receive until its
+        // sender takes it back.
         for next in 0..3 {
             let mut handoff = b.handoff(to_a, TAG, donation(&arena, len, 1));
             let mut vectored = b.handoff_vectored(to_a, TAG, parts());
@@ -542,7 +546,7 @@ fn memory_that_was_given_away() {
             ended.0.unwrap().0.unwrap();
             ended.1.unwrap().0.unwrap();
         }
-        // The same of one whose return is counted.
+        // The same with a handoff whose return is counted.
         b.give(to_a, TAG, donation(&arena, len, 5)).unwrap();
         let view = a.view_request(to_b, TAG);
         work(&a, &b, 5);
@@ -561,7 +565,8 @@ fn memory_that_was_given_away() {
 fn a_deadline_that_passes_in_the_middle() {
     let (a, to_b, b, to_a) = pair("abandoned-deadline", ring_only(), ring_only());
     let mut sent = b.send_owned(to_a, TAG, stamp::bytes(3 * MIB, 1));
-    // The sender does nothing more for now: some of the message is there, and the rest does not come.
+    // The sender does nothing more for now: some of the message is there, and the rest does not
+    // come.
     for _ in 0..3 {
         let timed_out = a.recv_timeout(to_b, TAG, Duration::from_millis(5)).unwrap_err();
         assert!(matches!(timed_out, Error::Timeout(_)), "{timed_out}");
@@ -591,7 +596,7 @@ fn what_was_too_long_is_not_kept() {
 
 #[test]
 fn senders_that_go() {
-    // What is whole stays; what is not is an error of the next receive.
+    // A message that is whole stays; one that is not is an error of the next receive.
     let (a, to_b, b, to_a) = pair("abandoned-goes", ring_only(), ring_only());
     let whole = a.recv_owned(to_b, TAG, vec![0; 64]);
     let broken = a.recv_message(to_b, TAG);
@@ -607,7 +612,7 @@ fn senders_that_go() {
     settle(&a);
     stamp::check(&a.recv(to_b, TAG).unwrap(), 1);
     assert!(matches!(a.recv(to_b, TAG), Err(Error::PeerGone { .. })));
-    // What it gave away it has left here.
+    // The memory that it gave away it has left here.
     let (a, to_b, b, to_a) = pair("abandoned-left", builder(), builder());
     let arena = Arena::new().unwrap();
     b.give(to_a, TAG, donation(&arena, 3 * MIB, 5)).unwrap();
@@ -618,7 +623,7 @@ fn senders_that_go() {
     drop(view);
     stamp::check(&a.recv(to_b, TAG).unwrap(), 5);
     assert!(matches!(a.recv(to_b, TAG), Err(Error::PeerGone { .. })));
-    // And of the receive that follows.
+    // The same with an error of the receive that follows.
     let (a, to_b, b, to_a) = pair("abandoned-goes-too", ring_only(), ring_only());
     let broken = a.recv_message(to_b, TAG);
     let sent = b.send_owned(to_a, TAG, stamp::bytes(3 * MIB, 2));

@@ -1,5 +1,5 @@
-//! Endpoints that do not call: what was received makes room, and its senders hear of it, although
-//! the receiver is busy with other things.
+//! Endpoints that make no calls: the messages that they received make room, and their senders hear
+//! of it, although the receiver is busy with other things.
 
 use std::{sync::mpsc, thread, time::Duration};
 
@@ -28,7 +28,7 @@ fn builder(paths: PathSet) -> Builder {
 fn what_was_received_has_made_room() {
     soon(|| {
         let (a, from_b, b, to_a) = pair("room", builder(PathSet::all()), builder(PathSet::all()));
-        // All this is one thread: a send that waited for room would wait for ever.
+        // All this is one thread: a send that waited for room would wait without end.
         for round in 0..3000u64 {
             let burst = if round % 3 == 0 { 1 + round * 7 % 45 } else { 1 };
             for i in 0..burst {
@@ -42,7 +42,8 @@ fn what_was_received_has_made_room() {
                 assert_eq!((got.tag, got.len), (i, i % 9));
                 assert_eq!(buf[..got.len as usize], round.to_ne_bytes()[..got.len as usize]);
             }
-            // Answers say what was taken; without them the sender has to look for itself.
+            // Answers say which messages were taken; without them the sender has to look for
+            // itself.
             if round / 100 % 2 == 0 {
                 a.send(from_b, round, b"").unwrap();
                 b.recv(to_a, round).unwrap();

@@ -1,4 +1,5 @@
-//! What an endpoint has sent and given, after it is gone; and waiting until nothing is outstanding.
+//! The messages and gifts of an endpoint after it is gone, and waiting until nothing is
+//! outstanding.
 
 use std::{
     process::exit,
@@ -21,7 +22,7 @@ pinfold_tests::roles!(giver, taker, holder, closer, idler, drainer);
 
 const MIB: usize = 1 << 20;
 const PAGE: usize = 4096;
-// Not more than a ring has descriptors for, while nobody takes them.
+// No more than a ring has descriptors for, while the receiver takes none.
 const FRAMES: u64 = 8;
 const TAKERS: u64 = 3;
 
@@ -39,7 +40,8 @@ fn len_of(frame: u64) -> usize {
     [100, 5000, 70_000, 3 * MIB][frame as usize % 4]
 }
 
-/// What follows a frame: one goes as a piece, the others in their descriptors, for which there is always room.
+/// The messages that follow a frame: one goes as a piece, the others in their descriptors, for
+/// which there is always room.
 fn after(frame: u64) -> Vec<u8> {
     vec![frame as u8; if frame == 0 { 2000 } else { 40 }]
 }
@@ -69,7 +71,7 @@ fn the_giver_goes(how: &str) {
         giver.say("go");
         giver.end_well();
     }
-    // Two of them have not looked at their sockets since.
+    // Two of the takers have not looked at their sockets since.
     for taker in &mut takers {
         taker.say("it is gone");
     }
@@ -100,7 +102,7 @@ fn giver(args: &Args) {
     for frame in 0..FRAMES {
         let memory = donation(&arena, len_of(frame), frame);
         for &peer in &peers {
-            // What is copied is among it, in order.
+            // A copied message is among them, in order.
             endpoint.send(peer, frame, &frame.to_ne_bytes()).unwrap();
             endpoint.give(peer, frame, memory.clone()).unwrap();
             endpoint.send(peer, frame, &after(frame)).unwrap();
@@ -127,7 +129,7 @@ fn giver(args: &Args) {
 fn taker(args: &Args) {
     let me: u64 = args.number("me");
     let (endpoint, peer) = role::listen(Endpoint::builder(), &format!("taker-{me}"));
-    // One holds a view already, one has seen that there is something, one has done nothing.
+    // One taker holds a view already, one has seen that there is a message, one has done nothing.
     let early = match me {
         0 => {
             endpoint.recv(peer, 0).unwrap();
@@ -174,7 +176,7 @@ fn taker(args: &Args) {
         assert_eq!(at, bytes.len());
     }
     assert!(endpoint.recv(peer, FRAMES).unwrap_err().is_peer_gone());
-    // Much later they are what they were, also for a child.
+    // Much later they are the same, also for a child.
     thread::sleep(Duration::from_millis(200));
     let views = held.iter().map(|(frame, view)| (*frame, view));
     for (frame, view) in views.chain(early.iter().map(|view| (0, view))) {
@@ -190,7 +192,7 @@ fn taker(args: &Args) {
     assert!(arenas().is_empty(), "it has let go of all");
 }
 
-/// The arena of a closed endpoint goes on, and nothing of what receivers look at is used again.
+/// The arena of a closed endpoint goes on, and no memory that receivers look at is used again.
 #[test]
 fn an_arena_that_goes_on_leaves_alone_what_is_looked_at() {
     let arena = Arena::builder().bytes_max(256 * MIB).build().unwrap();
@@ -201,7 +203,8 @@ fn an_arena_that_goes_on_leaves_alone_what_is_looked_at() {
     let handoff = a.handoff(to_b, 4, donation(&arena, 4 * MIB, 4));
     let parts = [donation(&arena, 2 * MIB, 5), donation(&arena, 2 * MIB, 6)];
     let vectored = a.handoff_vectored(to_b, 5, parts);
-    // Two are looked at, the third is given back out of turn, the others nobody has asked for.
+    // Two gifts are looked at, the third is given back out of turn, the others have not been
+    // received.
     let first = b.recv_view(from_a, 0).unwrap();
     let second = b.recv_view(from_a, 1).unwrap();
     drop(b.recv_view(from_a, 2).unwrap());
@@ -212,7 +215,7 @@ fn an_arena_that_goes_on_leaves_alone_what_is_looked_at() {
     let (result, back) = vectored.wait();
     assert!(matches!(result, Err(Error::Closed)), "{result:?}");
     drop(back);
-    // Another endpoint writes to all there is.
+    // Another endpoint writes to all the memory there is.
     let (c, to_d, d, from_c) = pair("left-two", Endpoint::builder(), Endpoint::builder());
     let write_all = |round| {
         let mut all = Vec::new();
@@ -246,7 +249,7 @@ fn an_arena_that_goes_on_leaves_alone_what_is_looked_at() {
     drop(b);
 }
 
-/// What nobody has received comes back when the receiver closes.
+/// A gift that has not been received comes back when the receiver closes.
 #[test]
 fn what_nobody_asked_for_comes_back() {
     for disconnects in [false, true] {
@@ -268,7 +271,7 @@ fn what_nobody_asked_for_comes_back() {
     }
 }
 
-/// Who closes as well has let go of what it still looked at.
+/// An endpoint that closes as well has let go of the gifts that it still looked at.
 #[test]
 fn what_is_looked_at_comes_back_when_its_receiver_closes_too() {
     let arena = Arena::new().unwrap();
@@ -284,14 +287,14 @@ fn what_is_looked_at_comes_back_when_its_receiver_closes_too() {
     assert!(matches!(withdrawn, Err(Error::Withdrawn)), "{withdrawn:?}");
 }
 
-/// Who never had any of it has nothing to let go of.
+/// A peer that never mapped a gift has nothing to let go of.
 #[test]
 fn what_was_never_mapped_comes_back() {
     let arena = Arena::new().unwrap();
     let (a, to_b, b, from_a) = pair("left-never", Endpoint::builder(), Endpoint::builder());
     b.give(from_a, 1, donation(&arena, 5000, 1)).unwrap();
     drop(b);
-    // It learns of the end before it looks for anything else.
+    // It learns of the end before it looks for any message.
     assert!(a.recv(to_b, 2).unwrap_err().is_peer_gone());
     assert_eq!(arena.stats().buffers, 1, "it can still be received");
     check(&a.recv_view(to_b, 1).unwrap(), 1);
@@ -388,7 +391,7 @@ fn idler(_: &Args) {
     thread::sleep(Duration::from_millis(100));
     drop(views);
     assert_eq!(&*endpoint.recv(peer, 6).unwrap(), b"short");
-    // All of it has come; the other side closes now.
+    // Every message has come; the other side closes now.
     assert!(endpoint.recv(peer, 7).unwrap_err().is_peer_gone());
 }
 
@@ -415,13 +418,13 @@ fn drainer(_: &Args) {
     }
     say("knows");
     endpoint.drain(PATIENCE).unwrap();
-    // That is what it means.
+    // The handoff is the caller's: that is the meaning of the call.
     assert_eq!(arena.stats().buffers, 1, "the handoff is the caller's");
     assert_eq!(handoff.wait().0.unwrap().path, Path::Handoff);
     assert!(long.wait().0.is_ok());
 }
 
-/// A peer that goes meanwhile has not got what it had not got.
+/// A peer that goes meanwhile does not get the messages that had not come.
 #[test]
 fn draining_tells_of_those_who_went() {
     let (a, to_b, b, _) = pair("drain-gone", Endpoint::builder(), Endpoint::builder());
@@ -441,7 +444,7 @@ fn draining_tells_of_those_who_went() {
     assert!(matches!(a.drain(PATIENCE), Err(Error::Closed)));
 }
 
-/// A thread sleeps at the endpoint; what comes back wakes it.
+/// A thread sleeps at the endpoint; a gift that comes back wakes it.
 #[test]
 fn draining_beside_a_thread_that_sleeps() {
     let (a, to_b, b, from_a) = pair("drain-two", Endpoint::builder(), Endpoint::builder());
@@ -476,7 +479,7 @@ fn tcp() -> (Endpoint, PeerId, Endpoint, PeerId) {
     (one, to_two, two, to_one)
 }
 
-/// Closing waits for what was given away as a copy.
+/// Closing waits for a gift that went as a copy.
 #[test]
 fn what_is_given_to_another_host_is_sent_before_the_end() {
     let (one, to_two, two, to_one) = tcp();
@@ -514,7 +517,7 @@ fn draining_waits_for_other_hosts() {
                 check(&two.recv_view(to_one, frame).unwrap(), frame);
                 assert_eq!(*two.recv(to_one, frame).unwrap(), [7; 100]);
             }
-            // It sleeps: nothing is left unsaid.
+            // It sleeps: no message is left unsent.
             assert!(two.recv(to_one, 0).unwrap_err().is_peer_gone());
         });
         one.drain(PATIENCE).unwrap();
@@ -524,7 +527,7 @@ fn draining_waits_for_other_hosts() {
     });
 }
 
-/// What cannot be delivered is counted as such.
+/// A message that cannot be delivered is counted as such.
 #[test]
 fn what_is_lost_is_counted() {
     let (one, to_two, _two, _) = tcp();

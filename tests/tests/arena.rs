@@ -67,7 +67,7 @@ fn glutton(args: &Args) {
         assert!(buf.iter().all(|byte| *byte == at as u8));
     }
     let took: usize = bufs.iter().map(|buf| buf.len()).sum();
-    // What is dropped can be had again, and as another size, too.
+    // Dropped memory can be had again, and as another size, too.
     let half = bufs.len() / 2;
     bufs.truncate(half);
     bufs.extend((half..2 * half).map(|_| arena.alloc(len).unwrap()));
@@ -105,7 +105,7 @@ fn a_limit_on_files_is_an_error() {
 }
 
 fn small_files(_: &Args) {
-    // Files in memory are files: the kernel would kill whoever makes a larger one.
+    // Files in memory are files: the kernel would kill a process that makes a larger one.
     let limit = |bytes: u64| {
         let maximum = rustix::process::getrlimit(Resource::Fsize).maximum;
         setrlimit(Resource::Fsize, Rlimit { current: Some(bytes), maximum }).expect("setrlimit");
@@ -146,7 +146,7 @@ fn parent(_: &Args) {
             return 3;
         }
         drop((arena, bufs));
-        // Its own arenas are none of its parent's, wherever they are mapped.
+        // Its own arenas are none of its parent's, no matter where they are mapped.
         let own = Arena::new().expect("an arena");
         let bufs: Vec<_> = (0..50).map(|_| own.alloc_zeroed(100_000).expect("a buffer")).collect();
         drop(bufs);

@@ -1,5 +1,5 @@
-//! Cleaners of temporary files: they leave alone what live endpoints need, and what they or others
-//! remove all the same is made again, or reported.
+//! Cleaners of temporary files: they leave alone the files that live endpoints need, and files that
+//! they or others remove all the same are made again, or reported.
 
 use std::{
     fs,
@@ -35,7 +35,7 @@ fn idle_until_readable(endpoint: &Endpoint) {
     endpoint.progress().unwrap();
 }
 
-/// Listens in the way that it is told, and lets itself be called.
+/// Listens in the given way, and lets itself be called.
 fn keeper(args: &Args) {
     let way = args.text("way");
     let own_thread = ["thread", "open"].contains(&way);
@@ -48,7 +48,7 @@ fn keeper(args: &Args) {
         builder = builder.listen("tcp:127.0.0.1:0");
     }
     let endpoint = builder.listen("local:box").build().unwrap();
-    // Only a newcomer could end it.
+    // Only a newcomer could end this receive.
     let mut receive = Some(endpoint.recv_message(Source::Any, TagMatch::any()));
     say("ready");
     loop {
@@ -107,7 +107,7 @@ fn keeper_in(stage: &Stage, place: &Path, way: &str) -> Player {
     keeper
 }
 
-/// Whether the keeper is found by its name.
+/// Returns whether the keeper is found by its name.
 fn is_found(stage: &Stage, place: &Path, keeper: &mut Player) {
     let mut caller = stage.role("caller").env("PINFOLD_DIR", place).spawn();
     caller.expect("connected");
@@ -132,8 +132,8 @@ fn sockets_in(place: &Path) -> Vec<PathBuf> {
 
 // Left alone.
 
-/// Has `systemd-tmpfiles` clean up by its own rules what lies in `place`, whatever its age. Whether it
-/// did: there may be none.
+/// Has `systemd-tmpfiles` clean up by its own rules all files in `place`, no matter how old.
+/// Returns whether it did: the program may not exist.
 fn clean(stage: &Stage, place: &Path) -> bool {
     let (rules, control) = (stage.path().join("rules.conf"), place.join("control"));
     fs::write(&rules, format!("d {} - - - 0\n", place.display())).unwrap();
@@ -175,7 +175,7 @@ fn systemd_tmpfiles_leaves_live_names_alone() {
     }
 }
 
-/// What lies in a directory of which only the one above is named in the rules.
+/// Files in a directory of which only the one above is named in the rules.
 #[test]
 fn systemd_tmpfiles_leaves_directories_of_live_names_alone() {
     let stage = Stage::new(120);
@@ -190,7 +190,7 @@ fn systemd_tmpfiles_leaves_directories_of_live_names_alone() {
     is_found(&stage, &place, &mut keeper);
 }
 
-/// A model of the rules by which that cleaner spares something, where it is not installed: each of
+/// A model of the rules by which that cleaner spares a file, where it is not installed: each of
 /// them alone would do.
 #[test]
 fn by_a_model_of_its_rules_a_cleaner_leaves_live_names_alone() {
@@ -200,7 +200,7 @@ fn by_a_model_of_its_rules_a_cleaner_leaves_live_names_alone() {
     let [file] = &sockets_in(&place)[..] else { panic!("one") };
     let bound = fs::read_to_string("/proc/net/unix").unwrap();
     let listed = bound.lines().filter_map(|line| line.split_whitespace().nth(7));
-    // Where others can rename what is above, no path leads there for certain.
+    // Where others can rename a directory above, no path leads there for certain.
     let is_safe = file.ancestors().skip(2).all(|above| {
         let mode = above.metadata().unwrap().permissions().mode();
         mode & 0o022 == 0 || mode & 0o1000 != 0
@@ -211,7 +211,7 @@ fn by_a_model_of_its_rules_a_cleaner_leaves_live_names_alone() {
     let opened = fs::File::open(&place).unwrap();
     flock(&opened, FlockOperation::NonBlockingLockExclusive).unwrap_err();
     is_found(&stage, &place, &mut keeper);
-    // Nothing holds it any more.
+    // No process holds it any more.
     flock(&opened, FlockOperation::NonBlockingLockExclusive).unwrap();
 }
 
@@ -227,7 +227,7 @@ fn a_name_that_is_removed_is_made_again() {
             "open" => PathBuf::from(format!("{}.open", place.display())),
             _ => place.clone(),
         };
-        // All is removed, the lock file as well; then the directory itself.
+        // All files are removed, the lock file as well; then the directory itself.
         for file in fs::read_dir(&listens).unwrap() {
             fs::remove_file(file.unwrap().path()).unwrap();
         }

@@ -17,7 +17,7 @@ use pinfold_tests::{
 
 pinfold_tests::roles!(source, sink, asking, answering);
 
-/// As the library likes, or by one algorithm for everything.
+/// Copies as the library likes, or by one algorithm for everything.
 #[test]
 fn as_the_plan_says() {
     play("eager", "");
@@ -53,7 +53,7 @@ const LENGTHS: [usize; 5] = [100, 2047, 2048, 40_000, 300_001];
 fn paths(args: &Args) -> PathSet {
     match args.text("path") {
         "eager" => PathSet::only(&[Path::Eager]),
-        // Another one has to be there; it is never asked for.
+        // Another algorithm has to be there; it is never asked for.
         _ => PathSet::only(&[Path::Mapped, Path::Eager]),
     }
 }
@@ -71,7 +71,8 @@ fn insist(args: &Args) -> Option<Algorithm> {
     algorithm
 }
 
-/// Checks what an endpoint has copied in bulk: `bytes` bytes, but for the short ends of long messages.
+/// Checks the bytes that an endpoint has copied in bulk: `bytes` bytes, but for the short ends of
+/// long messages.
 fn check(endpoint: &Endpoint, by: Option<Algorithm>, bytes: u64) {
     let Counts { copied, by_size, moved, .. } = endpoint.copies();
     let sum = |counts: &[copy::Count]| counts.iter().map(|count| count.bytes).sum::<u64>();
@@ -84,7 +85,7 @@ fn check(endpoint: &Endpoint, by: Option<Algorithm>, bytes: u64) {
     let counters = endpoint.counters();
     assert_eq!(counters.copied_bulk, counted);
     assert!(counters.copied_bulk <= counters.copied_user, "{counters:?}");
-    // Others see the same of it.
+    // Other processes see the same figures.
     let seen = status::endpoints_of(std::process::id()).unwrap();
     let [seen] = &seen.endpoints[..] else { panic!("{seen:?}") };
     assert_eq!((&seen.copies.copied, &seen.copies.by_size), (&copied, &by_size));
@@ -94,10 +95,10 @@ fn check(endpoint: &Endpoint, by: Option<Algorithm>, bytes: u64) {
     assert_eq!(counters.copied_streamed, streamed);
 }
 
-/// Checks what the receipt of a message of `len` bytes says of the algorithm.
+/// Checks the algorithm in the receipt of a message of `len` bytes.
 fn check_receipt(receipt: &Receipt, len: usize, by: Option<Algorithm>) {
     let named = receipt.copied_by();
-    // A sender copies nothing of what its receiver copies alone.
+    // A sender copies none of the bytes that its receiver copies alone.
     assert_eq!(named.is_some(), receipt.copied_user > 0, "{receipt}");
     if let Some(named) = named {
         match by {
@@ -148,7 +149,7 @@ fn sink(args: &Args) {
         let len = LENGTHS[number % LENGTHS.len()];
         let received = endpoint.recv_into(peer, 1, &mut memory[..len]).unwrap();
         stamp::check(&memory[..len], number as u64);
-        // What came before it was asked for is copied twice.
+        // A message that came before it was asked for is copied twice.
         let here = received.receipt.copied_user;
         assert!((len as u64..=2 * len as u64).contains(&here), "{here} of {len}");
         check_receipt(&received.receipt, len, by);
@@ -159,7 +160,7 @@ fn sink(args: &Args) {
     go(&endpoint, peer);
 }
 
-/// The receiver of a long message says what it took, where its sender asks.
+/// The receiver of a long message says which copies it took, where its sender asks.
 #[test]
 fn what_long_messages_take_is_answered() {
     let stage = Stage::new(60);
@@ -169,7 +170,8 @@ fn what_long_messages_take_is_answered() {
 const LONG: usize = 1 << 20;
 const LONG_COUNT: u64 = 40;
 
-/// Where the answers of a direction lie in its part of the control page, and where these parts begin.
+/// The places of a direction's answers in its part of the control page, and the beginnings of these
+/// parts.
 const LAPS: [usize; 2] = [1000, 1008];
 const CONTROL: [usize; 2] = [0, 1024];
 
@@ -182,7 +184,7 @@ fn asking(_: &Args) {
         let answered = |word: &&u64| **word >> 56 >= 0x80 && **word << 8 != 0;
         words.iter().flatten().filter(answered).count()
     };
-    // Short parts are copied one by one, which says nothing of those that are not.
+    // Short parts are copied one by one, which says nothing of long ones.
     for number in 0..LONG_COUNT {
         let message = stamp::bytes(LONG, number);
         let parts: Vec<IoSlice> = message.chunks(4096).map(IoSlice::new).collect();
@@ -195,7 +197,7 @@ fn asking(_: &Args) {
         assert_eq!(endpoint.send(peer, 1, &message).unwrap().path, Path::Eager);
     }
     await_go(&endpoint, peer);
-    // Of this direction, both; the other had no long messages.
+    // The answers of this direction, both; the other had no long messages.
     assert_eq!(answered(), LAPS.len());
     go(&endpoint, peer);
 }

@@ -1,5 +1,5 @@
-//! A test of the tests: whoever changes one byte of a message on its way is found out by the check
-//! of contents that all of them make.
+//! A test of the tests: the check of contents that all of them make finds one byte of a message
+//! that was changed on its way.
 
 use pinfold::{Endpoint, Path, PathSet};
 use pinfold_tests::{
@@ -12,15 +12,15 @@ use pinfold_tests::{
 
 pinfold_tests::roles!(forger, reader);
 
-/// Where the bytes of longer messages towards the accepting side lie in a segment, and the ring of
-/// its descriptors.
+/// The place of longer messages' bytes towards the accepting side in a segment, and the ring of its
+/// descriptors.
 const BULK_AT: usize = 512 << 10;
 const RING_AT: usize = 68 << 10;
 /// The word that is changed.
 const WORD: usize = 3;
 
 /// Sends a message by `path`, changes it in the shared memory if `how` says so, and then has the
-/// reader read it. Whether the reader is content.
+/// reader read it. Returns whether the reader is content.
 fn is_read(path: Path, how: &str) -> bool {
     let stage = Stage::new(60);
     let mut reader = stage.role("reader").with("path", path).spawn();
@@ -99,6 +99,6 @@ fn reader(args: &Args) {
         None => say("as it was sent"),
         Some(at) => say(format_args!("byte {at} of {} is not what was sent", message.len())),
     }
-    // What is wrong with the contents is no matter of the library's.
+    // Wrong contents are no matter of the library's.
     assert!(endpoint.recv(peer, 6).unwrap_err().is_peer_gone());
 }

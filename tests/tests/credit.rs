@@ -1,5 +1,5 @@
-//! Messages that come before their receives, as many as the receiver's memory for them has room for, and senders that
-//! wait no longer than they want to.
+//! Messages that come before their receives, as many as the receiver's memory for them has room
+//! for, and senders that wait no longer than they want to.
 
 use std::{
     sync::atomic::{AtomicU64, Ordering},
@@ -12,7 +12,7 @@ use pinfold_tests::{driven, pair, stamp};
 
 const UNASKED: u64 = 1;
 const LATER: u64 = 2;
-/// Longer than anything here takes.
+/// Longer than any step here takes.
 const PATIENCE: Duration = Duration::from_secs(60);
 const SHORT: Duration = Duration::from_millis(200);
 
@@ -20,7 +20,7 @@ fn stores(bytes: usize) -> Builder {
     Endpoint::builder().unexpected_bytes_max(bytes)
 }
 
-/// Sends that many messages nobody asks for, and one that is waited for.
+/// Sends that many unexpected messages, and one that is waited for.
 fn send_all(b: &Endpoint, to_a: PeerId, messages: u64, len: usize) {
     for at in 0..messages {
         let bytes = [at.to_ne_bytes(), (!at).to_ne_bytes()].concat();
@@ -58,7 +58,7 @@ fn as_many_messages_wait_as_there_is_memory_for_them() {
         assert!(status.peers[0].granted >= messages * 136, "{}", status.peers[0].granted);
         take_all(&a, from_b, messages, 8);
     });
-    // Each step of the credit was one message that had to be asked for, not each message.
+    // Each step of the credit cost one message that had to be asked for, but not each message.
     let stalls = b.counters().credit_stalls;
     assert!((1..100).contains(&stalls), "{stalls} stalls");
     assert_eq!(status_of("much").peers[0].owed, 0);
@@ -68,7 +68,7 @@ fn as_many_messages_wait_as_there_is_memory_for_them() {
 fn messages_of_many_lengths_are_stored_by_every_way() {
     let short = [Path::Inline, Path::Eager];
     for paths in [PathSet::all(), PathSet::only(&short)] {
-        // What else might be read out of its sender's memory is not stored.
+        // Bytes that might else be read out of the sender's memory are not stored.
         let whole = paths != PathSet::only(&short);
         let lengths = [0, 1, 56, 57, 4096, 4097, 20_000];
         for len in lengths.into_iter().filter(|len| !whole || *len <= 57) {
@@ -103,7 +103,7 @@ fn so_it_is_with_a_peer_on_another_host() {
     }
 }
 
-/// Sends until that fails, and how many went.
+/// Sends until that fails. Returns how many went.
 fn fill(b: &Endpoint, to_a: PeerId, patience: Duration) -> (u64, Untaken) {
     for at in 0.. {
         match b.send_timeout(to_a, UNASKED, &u64::to_ne_bytes(at), patience) {
@@ -125,7 +125,7 @@ fn the_limit_is_a_limit_and_is_said() {
         let Untaken::NoCredit { credit } = why else { panic!("{why:?}") };
         assert!(credit <= limit as u64 * 3 / 4 + 136, "{credit}");
         assert!(sent > limit as u64 / 2 / 136 && sent * 136 <= limit as u64, "{sent}");
-        // Nothing of the one that failed is there, and nothing waits: once it has been put down.
+        // Nothing of the failed message is there, and nothing waits, once it has been put down.
         let end = Instant::now() + PATIENCE;
         let mut status = status_of("limit");
         while (status.stored, status.peers[0].announced) != (sent, 0) && Instant::now() < end {
@@ -133,7 +133,7 @@ fn the_limit_is_a_limit_and_is_said() {
         }
         assert_eq!((status.stored, status.peers[0].announced), (sent, 0));
         assert_eq!(status.granted_bytes as usize / limit, 0);
-        // Who is waited for is not held up by those who are not.
+        // A peer that is waited for is not held up by the others.
         let text = b.send_timeout(to_a, UNASKED, b"x", SHORT).unwrap_err().to_string();
         assert!(
             text.contains("unexpected_bytes_max") && text.contains(&credit.to_string()),
@@ -156,7 +156,7 @@ fn the_limit_is_a_limit_and_is_said() {
     assert_eq!(&a.recv(from_b, UNASKED).unwrap()[..], b"again");
 }
 
-/// One sender does not get what others need.
+/// One sender does not get the credit that others need.
 #[test]
 fn a_quarter_is_for_those_who_come_later() {
     let (a, from_b, b, to_a) = pair("credit-late", stores(8 << 20), Endpoint::builder());
@@ -167,7 +167,7 @@ fn a_quarter_is_for_those_who_come_later() {
         let calls = scope.spawn(|| c.connect(&address).unwrap());
         (a.accept().unwrap(), calls.join().unwrap())
     });
-    // It is stored although nobody asks for it, and nothing of the first one's has been taken.
+    // It is stored although no receive asks for it, and none of the first one's has been taken.
     driven(&a, || {
         for _ in 0..500 {
             c.send_timeout(to_a, UNASKED, b"late", PATIENCE).unwrap();
@@ -182,14 +182,14 @@ fn a_receiver_that_does_not_look_holds_nobody_up() {
     let (a, from_b, b, to_a) = pair("credit-idle", Endpoint::builder(), Endpoint::builder());
     let (sent, why) = fill(&b, to_a, SHORT);
     assert_eq!(why, Untaken::Behind, "after {sent}");
-    // All that was said to have gone is there, and nothing else.
+    // Every message that was said to have gone is there, and no other.
     for at in 0..sent {
         assert_eq!(a.recv(from_b, UNASKED).unwrap()[..], at.to_ne_bytes());
     }
     assert!(a.probe(from_b, UNASKED).unwrap().is_none());
 }
 
-/// The credit is spent, the receiver has been told of one more message, and does not look any more.
+/// The credit is spent; the receiver has been told of one more message, and does not look any more.
 #[test]
 fn where_that_is_unsure_it_is_said_and_the_message_comes_at_most_once() {
     let (a, from_b, b, to_a) = pair("credit-unsure", stores(1 << 20), Endpoint::builder());
@@ -264,7 +264,7 @@ fn who_waits_and_since_when_can_be_seen() {
                 }
             }
         });
-        // It looks, and takes nothing.
+        // The receiver looks, and takes nothing.
         while seen.load(Ordering::Acquire) == 0 {
             assert!(a.probe(from_b, LATER).unwrap().is_none());
         }

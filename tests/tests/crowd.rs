@@ -1,4 +1,5 @@
-//! Crowds: sixty-four processes of which each talks with each, and more processes than processors.
+//! Crowds: sixty-four processes, each of which talks with every other, and more processes than
+//! processors.
 
 use std::{collections::VecDeque, fs};
 
@@ -17,7 +18,7 @@ use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 pinfold_tests::roles!(member, passer);
 
-// Each with each.
+// Each member with every other.
 
 /// Mostly short ones; some go by every path.
 const LENGTHS: [usize; 16] =
@@ -33,12 +34,13 @@ fn two_hundred_each_with_each() {
     meeting(200, 1);
 }
 
-/// So many take their names, or give them back, at the same time. Names are taken under one lock, each with
-/// a look at all others; where there are far more processes than processors, hundreds that ask for it at
-/// once do not all get it in the seconds that an endpoint waits for it.
+/// Processes that take their names, or give them back, at the same time. Names are taken under one
+/// lock, each with a look at all others; where there are far more processes than processors,
+/// hundreds of processes that ask for it at once do not all get it in the seconds that an endpoint
+/// waits for it.
 const TOGETHER: usize = 16;
 
-/// `count` processes, of which each sends so many messages to each other.
+/// `count` processes, each of which sends so many messages to every other.
 fn meeting(count: u64, each: u64) {
     let stage = Stage::new(240);
     let cast = |me| stage.role("member").with("me", me).with("members", count).with("each", each);
@@ -69,7 +71,7 @@ fn meeting(count: u64, each: u64) {
         }
         is_denied |= counts.ends_with("denied");
     }
-    // Nobody leaves before all have heard all.
+    // No member leaves before all have heard all.
     for group in members.chunks_mut(TOGETHER) {
         for member in &mut *group {
             member.say("leave");
@@ -77,7 +79,7 @@ fn meeting(count: u64, each: u64) {
         all_end_well(group);
     }
     assert_eq!(sent.iter().sum::<u64>(), count * (count - 1) * each);
-    // Nobody gives memory away.
+    // No member gives memory away.
     for path in Path::ALL.into_iter().filter(|path| *path != Path::Handoff) {
         if path == Path::Cma && is_denied {
             skip("the cma path among sixty-four processes: denied");
@@ -93,7 +95,7 @@ fn meeting(count: u64, each: u64) {
     assert!(left.is_empty(), "names left behind: {left:?}");
 }
 
-/// What identifies a message, and gives it its length and contents.
+/// The number that identifies a message, and gives it its length and contents.
 fn seed(from: u64, to: u64, number: u64) -> u64 {
     from << 32 | to << 16 | number
 }
@@ -202,7 +204,7 @@ impl Meeting<'_> {
         }
     }
 
-    /// Takes the next message of anybody, in one of the ways there are.
+    /// Takes the next message of any member, in one of the ways there are.
     fn hear_one(&mut self, random: &mut Random) {
         let all = TagMatch::any();
         let (peer, tag, bytes) = match random.below(if self.me.is_multiple_of(16) { 4 } else { 3 })
@@ -243,7 +245,7 @@ impl Meeting<'_> {
 
 // More processes than processors.
 
-/// Passes a token round; how often, and where.
+/// Passes a token round, `laps` times.
 fn pass(passers: u64, laps: u64, pinned: &str) {
     let stage = Stage::new(120);
     let mut players: Vec<Player> = (0..passers)
@@ -266,7 +268,7 @@ fn pass(passers: u64, laps: u64, pinned: &str) {
         player.say("leave");
     }
     all_end_well(&mut players);
-    // Whoever waits gives its processor away long before its time slice, 3 ms and more, is over.
+    // A waiting thread gives its processor away long before its time slice, 3 ms and more, is over.
     let hops = passers * laps;
     assert!(
         cpu_us < 1000 * hops,
@@ -319,7 +321,7 @@ fn passer(args: &Args) {
     let before = cpu_time();
     for lap in 0..laps {
         let hop = lap * passers + me;
-        // By every path, mostly short.
+        // Lengths for every path, mostly short.
         let len = match hop % 101 {
             0 => 100_000,
             1..10 => 5000,

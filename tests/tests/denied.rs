@@ -1,5 +1,6 @@
 //! Machines that take things away: `process_vm_readv` and `process_vm_writev` filtered on one side
-//! or on both, as containers do; the filters of a stricter container; and who insists.
+//! or on both, as containers do; the filters of a stricter container; and endpoints that insist on
+//! a path.
 
 use std::io::IoSlice;
 
@@ -18,7 +19,7 @@ pinfold_tests::roles!(asker, answerer, severe, lenient);
 const EPERM: i32 = libc::EPERM;
 const ENOSYS: i32 = libc::ENOSYS;
 
-/// Around every boundary, and long enough for every way of copying.
+/// Lengths around every boundary, and long enough for every way of copying.
 const LENGTHS: [usize; 16] = [
     0,
     8,
@@ -38,7 +39,7 @@ const LENGTHS: [usize; 16] = [
     16 << 20,
 ];
 
-/// Takes away what the arguments say.
+/// Takes away the calls that the arguments name.
 fn obey(args: &Args) {
     if args.has("denied") {
         let calls: Vec<libc::c_long> = args
@@ -63,7 +64,7 @@ fn obey(args: &Args) {
     }
 }
 
-/// What strict containers deny, beside `process_vm_*`.
+/// The calls that strict containers deny, beside `process_vm_*`.
 const CONTAINER: [libc::c_long; 12] = [
     libc::SYS_process_vm_readv,
     libc::SYS_process_vm_writev,
@@ -79,7 +80,7 @@ const CONTAINER: [libc::c_long; 12] = [
     libc::SYS_bpf,
 ];
 
-/// What one side says of a message: its path, and what the kernel copied for it.
+/// One side's account of a message: its path, and the bytes that the kernel copied for it.
 #[derive(Debug)]
 struct Account {
     path: String,
@@ -111,7 +112,7 @@ impl Pair {
         Pair { players: [asker, answerer] }
     }
 
-    /// What either side says of whether it may use `cma` to the other.
+    /// The answers of both sides to the question whether they may use `cma` to the other.
     fn refusals(&mut self) -> [String; 2] {
         self.players.each_mut().map(|player| player.expect("cma"))
     }
@@ -167,7 +168,7 @@ fn a_strict_container() {
     refused_on_both("container", EPERM);
 }
 
-/// What one side may not do the other does for both; the one with number `idle` copies nothing.
+/// The side that may copies for both; the one with number `idle` copies nothing.
 fn done_by_the_other(idle: usize) {
     let stage = Stage::new(60);
     let mut denials = ["hidden"; 2];
@@ -199,8 +200,8 @@ fn cma_denied_where_the_listener_is() {
     done_by_the_other(1);
 }
 
-/// Whoever is filtered in ways that the other is not may be unable to stop that, and is left alone: what cannot
-/// be done by the filtered side is not done.
+/// A process with filters that its peer does not have may be unable to stop the peer's copies, so
+/// it is left alone: the peer copies nothing that the filtered side cannot copy.
 fn nobody_copies_for_the_filtered(denials: [Option<&str>; 2]) {
     let stage = Stage::new(60);
     let mut pair = Pair::open(&stage, denials, EPERM);
@@ -222,14 +223,15 @@ fn a_listener_that_is_filtered_is_left_alone() {
     nobody_copies_for_the_filtered([None, Some("cma")]);
 }
 
-/// Filters that the other has, too, may be a container's: whoever has them has to show that it may more.
+/// Filters that the peer has, too, may be a container's: the filtered process has to show that it
+/// may more.
 #[test]
 fn whoever_is_filtered_alike_and_shows_nothing_is_left_alone() {
     nobody_copies_for_the_filtered([Some("cma"), Some("barriers")]);
     nobody_copies_for_the_filtered([Some("barriers"), Some("cma")]);
 }
 
-/// It copies for both, if it may.
+/// The side with such a filter copies for both, if it may.
 #[test]
 fn who_is_filtered_otherwise_copies() {
     for (denials, idle) in [([Some("barriers"), None], 1), ([None, Some("barriers")], 0)] {
@@ -249,7 +251,7 @@ fn who_is_filtered_otherwise_copies() {
     }
 }
 
-/// Of the two calls, one is enough.
+/// One of the two calls is enough.
 fn one_call_is_enough(denial: &str, copies: impl Fn(&Account, &Account) -> u64) {
     let stage = Stage::new(60);
     let mut pair = Pair::open(&stage, [Some(denial); 2], ENOSYS);
@@ -328,7 +330,7 @@ fn exchange(endpoint: &Endpoint, peer: PeerId, begins: bool, args: &Args) {
     assert!(args.has("denied") || info.cma_refused.is_none() || counters.copied_kernel == 0);
 }
 
-/// Why not, as the other side tells it.
+/// The refusal as the other side tells it.
 fn as_told(why: Refusal) -> Refusal {
     if why == Refusal::Confined { Refusal::Denied(EPERM) } else { why }
 }
@@ -356,14 +358,14 @@ fn send(
     let error = insisted.unwrap_err().to_string();
     let says = format!("path cma was required but cannot be taken: {why}");
     assert!(error.starts_with(&says), "{error}");
-    // Short of blocking, as well.
+    // In calls short of blocking, as well.
     let receipt = if tag.is_multiple_of(2) {
         endpoint.send(peer, tag, bytes)
     } else {
         endpoint.send_owned(peer, tag, bytes.to_vec()).wait().0
     };
     let receipt = receipt.unwrap();
-    // Of a message that takes the fastest way there is, nothing else has to be said.
+    // The receipt of a message by the fastest path need say nothing else.
     if bytes.len() > 56 {
         assert_eq!(receipt.refused(Path::Cma).map(as_told), Some(as_told(why)), "{receipt}");
         assert!(receipt.to_string().contains("; not cma: "), "{receipt}");
@@ -390,7 +392,8 @@ fn receive(endpoint: &Endpoint, peer: PeerId, tag: u64, len: usize, stamp: u64) 
 #[test]
 fn strict_endpoints_refuse_what_is_slower_than_need_be() {
     let stage = Stage::new(60);
-    // By the default costs cma is the faster way for long ones, which on this machine it may not be.
+    // By the default costs cma is the faster way for long messages; by costs measured on this
+    // machine it may not be.
     let cast = |role| {
         let role = stage.role(role).with("denied", "cma").with("errno", EPERM);
         role.unmeasured()
@@ -434,9 +437,9 @@ fn severe(args: &Args) {
         "scope",
         endpoint.scope(|s| s.send(peer, 1, &long).and_then(|send| send.wait())).unwrap_err(),
     );
-    // Whoever names the slow path wants it.
+    // A sender that names the slow path wants it.
     assert_eq!(endpoint.send_by(Path::Eager, peer, 2, &long).unwrap().path, Path::Eager);
-    // Nothing of those refused has gone out.
+    // None of the refused messages has gone out.
     let back = endpoint.recv(peer, 3).unwrap();
     assert_eq!(back.receipt().path, Path::Eager);
     stamp::check(&back, 1);

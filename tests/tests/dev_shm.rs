@@ -14,7 +14,7 @@ use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
 
 pinfold_tests::roles!(asker, answerer);
 
-/// By every path, and around its boundaries.
+/// Lengths by every path, and around its boundaries.
 const LENGTHS: [usize; 9] = [0, 8, 56, 57, 8193, 65_537, 262_145, 1 << 20, (4 << 20) + 1];
 
 const SHM: &str = "/dev/shm";
@@ -62,7 +62,7 @@ fn in_dev_shm(unmounted: bool) {
     }
 }
 
-/// What there is that could be Pinfold's. Other programs may have put their names there on purpose.
+/// The files that could be Pinfold's. Other programs may have put their names there on purpose.
 fn names() -> Vec<String> {
     let entries = fs::read_dir(SHM).into_iter().flatten();
     let names = entries.filter_map(|entry| Some(entry.ok()?.file_name()));
@@ -83,7 +83,7 @@ fn forgo_dev_shm(args: &Args) {
     while is_mounted() {
         unmount(SHM, UnmountFlags::DETACH).expect("to unmount /dev/shm");
     }
-    // What is below is not to be used either.
+    // The file system below is not to be used either.
     mount("none", SHM, "tmpfs", MountFlags::RDONLY, None)
         .expect("something read-only in its place");
     assert!(fs::write(format!("{SHM}/x"), "x").is_err());

@@ -23,16 +23,16 @@ use rustix::{io::Errno, net::sockopt::set_socket_linger};
 pinfold_tests::roles!(called, caller, reflected, returner);
 
 const KEY: [u8; 32] = [6; 32];
-/// In which what can come must come.
+/// The time in which a message that can come must come.
 const PATIENCE: Duration = Duration::from_secs(100);
-/// How long callers call in vain, in tests where that is what they do.
+/// The time for which callers call in vain, in tests where they do so.
 const IN_VAIN: Duration = Duration::from_millis(700);
 
 fn builder() -> Builder {
     Endpoint::builder().progress(Progress::Dedicated).key(&KEY).local_shortcut(false)
 }
 
-/// Waits for whoever calls and gets a message of each.
+/// Waits for all callers and gets a message of each.
 fn called(args: &Args) {
     own_hosts(args);
     let endpoint = builder().listen(args.text("listen")).build().expect("a free port");
@@ -45,15 +45,15 @@ fn called(args: &Args) {
     hear();
 }
 
-/// Calls, and says who answered, or why nobody did.
+/// Calls, and says which endpoint answered, or why none did.
 fn caller(args: &Args) {
     own_hosts(args);
     // An attempt that nothing else ended would last longer than the test.
     let endpoint = builder().connect_timeout(10 * PATIENCE).build().expect("an endpoint");
     let to = args.text("to");
     if args.has("vain") {
-        // Whoever does not wait is told at once, and whoever waits for too short a time when that
-        // is over.
+        // An endpoint that does not wait is told at once, and one that waits for too short a time
+        // when that is over.
         let error = endpoint.connect(to).expect_err("nobody is there");
         let waited = endpoint.connect_wait(to, IN_VAIN).expect_err("nobody is there");
         say(format_args!("vain {}, {}", what(&error), what(&waited)));
@@ -95,7 +95,7 @@ fn what(error: &Error) -> String {
     }
 }
 
-/// A network of two, with the one that is called in place 0, at all of its addresses.
+/// A network of two, with the listener in place 0, at all of its addresses.
 struct Scene {
     stage: Stage,
     network: Network,
@@ -125,7 +125,7 @@ impl Scene {
         self.place(at).link("eth0").unwrap()
     }
 
-    /// Gives both places an address of IPv6. `false` where there is none.
+    /// Gives both places an IPv6 address. Returns `false` where there is none.
     fn six(&self) -> bool {
         for (at, address) in SIX.into_iter().enumerate() {
             match self.link(at).add_address(address.into(), 64) {
@@ -139,7 +139,7 @@ impl Scene {
         true
     }
 
-    /// One that listens, and its port.
+    /// A listener, and its port.
     fn called(&self, listen: &str, callers: usize) -> (Player, u16) {
         let role = self.stage.role("called").with("listen", listen).with("callers", callers);
         let role = role.with("hosts", self.hosts.display());
@@ -187,7 +187,8 @@ fn a_host_may_come_later() {
         let late = Ipv4Addr::new(10, 77, 0, 50);
         let mut caller = scene.caller(format!("tcp:{late}:{port}"), &["wait"]);
         caller.expect("calls");
-        // Three questions who has it, one second each, are not answered: no route to that host.
+        // Three questions for the address's owner, one second each, are not answered: no route to
+        // that host.
         thread::sleep(Duration::from_secs(5));
         scene.link(0).add_address(late.into(), 24).unwrap();
         assert_eq!(caller.expect("met"), format!("tcp:{late}:{port}"));
@@ -234,7 +235,7 @@ fn a_void_may_be_filled_later() {
 fn a_name_and_its_listener_may_come_later() {
     where_allowed("a_name_and_its_listener_may_come_later", || {
         let scene = Scene::new();
-        // A port that nobody listens at.
+        // A port without a listener.
         let address = scene.network.address(0);
         let port = scene
             .network
@@ -254,7 +255,8 @@ fn a_name_and_its_listener_may_come_later() {
     });
 }
 
-/// Whichever family is preferred, and leads into a void, the other is taken. Callers do not wait.
+/// The preferred family, either of the two, leads into a void, and the other is taken. Callers do
+/// not wait.
 #[test]
 fn a_family_may_lead_into_a_void() {
     where_allowed("a_family_may_lead_into_a_void", || {
@@ -282,7 +284,7 @@ fn a_family_may_lead_into_a_void() {
     });
 }
 
-/// Nobody listens there, at neither of two addresses: that is told at once.
+/// No endpoint listens at either of two addresses: the caller is told at once.
 #[test]
 fn all_addresses_may_refuse() {
     where_allowed("all_addresses_may_refuse", || {
@@ -332,7 +334,7 @@ fn reflected(_: &Args) {
         return skip(&format!("{range}: {error}"));
     }
     let reflects = TcpStream::connect((Ipv4Addr::LOCALHOST, PORT)).is_ok_and(|it| {
-        // Nothing of it is to be left.
+        // Nothing of the connection is to be left.
         set_socket_linger(&it, Some(Duration::ZERO)).unwrap();
         it.local_addr().unwrap() == it.peer_addr().unwrap()
     });
@@ -343,7 +345,7 @@ fn reflected(_: &Args) {
     assert!(matches!(&error, Error::NameGone { .. }), "{error:?}");
 }
 
-/// The connection breaks, and where it was is a void: it goes on by the other address of the name.
+/// The connection breaks, and its address is a void: it goes on by the other address of the name.
 #[test]
 fn who_returns_tries_all_addresses() {
     where_allowed("who_returns_tries_all_addresses", || {

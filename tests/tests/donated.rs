@@ -1,4 +1,4 @@
-//! How much may be given to a peer that is slow: waiting, and messages of which the newest counts.
+//! The limit on gifts to a peer that is slow: waiting, and messages of which the newest counts.
 
 use std::{
     sync::atomic::{AtomicU64, Ordering},
@@ -75,7 +75,7 @@ fn giver(_: &Args) {
         endpoint.give(peer, 0, self::frame(&arena, FRAME, frame)).unwrap();
     }
     endpoint.send(peer, 1, b"").unwrap();
-    // It is stopped, or about to be, and takes nothing more.
+    // The receiver is stopped, or about to be, and takes nothing more.
     let mut next = 8;
     let not_given = loop {
         let buf = frame(&arena, FRAME, next);
@@ -97,7 +97,7 @@ fn giver(_: &Args) {
         endpoint.give(peer, 0, self::frame(&arena, FRAME, frame)).unwrap();
     }
     endpoint.drain(PATIENCE).unwrap();
-    // Four are out, one waits, and what was allocated before that had come back.
+    // Four are out, one waits, and the memory that was allocated before that had come back.
     let stats = arena.stats();
     assert_eq!(stats.buffers, 0);
     assert!(stats.bytes_live_peak <= 5 * FRAME as u64, "{stats:?}");
@@ -121,7 +121,7 @@ fn taker(_: &Args) {
         if frame % 8 == 0 {
             thread::sleep(Duration::from_millis(5));
         }
-        // Some come back out of turn.
+        // Some views come back out of turn.
         held.push(endpoint.recv_view(peer, 0).unwrap());
         let view = &held[held.len() - 1];
         assert_eq!(number(&view.to_vec().unwrap()), frame);
@@ -149,11 +149,11 @@ fn trying_gives_the_memory_back() {
     assert!(matches!(refused.error, Error::LimitReached { .. }), "{refused}");
     assert_eq!(number(&refused.donation.into_arena_buf().unwrap()), 4);
     assert!(a.counters().given_stalls >= 1);
-    // Another kind of error has it, too.
+    // Another kind of error carries the buffer, too.
     let wrong = a.try_give(from_a, 0, frame(&arena, 100, 9)).unwrap_err();
     assert!(matches!(wrong.error, Error::UnknownPeer { .. }) || from_a == to_b, "{wrong}");
     drop(wrong);
-    // One more may go for each that is back, whichever that is.
+    // One more gift may go for each that is back, in any order.
     let held: Vec<_> = (0..4).map(|_| b.recv_view(from_a, 0).unwrap().into_owned()).collect();
     for view in held.into_iter().rev() {
         assert!(a.try_give(to_b, 0, frame(&arena, FRAME, given)).is_err());
@@ -165,12 +165,12 @@ fn trying_gives_the_memory_back() {
         assert_eq!(self::number(&b.recv(from_a, 0).unwrap()), number);
     }
     await_empty(&a, &arena);
-    // One that is longer than may be goes alone.
+    // A gift that is longer than the limit goes alone.
     a.try_give(to_b, 0, frame(&arena, 2 * LIMIT, 1)).unwrap();
     assert!(a.try_give(to_b, 0, frame(&arena, 8, 2)).is_err());
     drop(b.recv_view(from_a, 0).unwrap());
     a.try_give(to_b, 0, frame(&arena, 8, 2)).unwrap();
-    // Small ones are counted as well.
+    // Small gifts are counted as well.
     let mut small = 0;
     while a.try_give(to_b, 0, frame(&arena, 64, small)).is_ok() {
         small += 1;
@@ -178,7 +178,7 @@ fn trying_gives_the_memory_back() {
     assert!(small < LIMIT as u64 / 1024, "{small}");
 }
 
-/// Futures are pending meanwhile, and what is sent after them comes after them.
+/// Futures are pending meanwhile, and messages that are sent after them come after them.
 #[test]
 fn what_is_handed_off_waits_its_turn() {
     let (a, to_b, b, from_a) = pair("given-off", builder(), builder());
@@ -194,7 +194,7 @@ fn what_is_handed_off_waits_its_turn() {
     let mut dropped = a.handoff(to_b, 0, frame(&arena, FRAME, 99));
     assert!(dropped.cancel());
     assert!(matches!(dropped.wait().0, Err(Error::Cancelled)));
-    // So many have come, and no more.
+    // So many gifts have come, and no more.
     while b.probe(from_a, 0).unwrap().is_none() {}
     let held: Vec<_> = (0..4).map(|_| b.recv_view(from_a, 0).unwrap().into_owned()).collect();
     for _ in 0..1000 {
@@ -246,7 +246,7 @@ fn a_wait_ends_with_its_peer() {
     }
 }
 
-/// One receiver never gives anything back; the others have all of it.
+/// One receiver never gives anything back; the others get every frame.
 #[test]
 fn one_that_keeps_all_does_not_stop_the_others() {
     let stage = Stage::new(120);
@@ -271,7 +271,7 @@ fn server(_: &Args) {
     let arena = Arena::new().unwrap();
     let mut refused = 0;
     for number in 0..FRAMES {
-        // All share it.
+        // All receivers share it.
         let donation = DonatedBuf::from(frame(&arena, FRAME, number));
         for (peer, me) in &peers {
             match me {
@@ -301,7 +301,7 @@ fn client(args: &Args) {
     let me: u8 = args.number("me");
     endpoint.send(peer, 1, &[me]).unwrap();
     if me == 0 {
-        // It never asks for anything.
+        // The receiver never asks for anything.
         hear();
         return;
     }
@@ -316,7 +316,7 @@ fn client(args: &Args) {
 
 const PICTURES: u64 = 400;
 
-/// A camera, and one who looks at few of its pictures and is stopped for a while.
+/// A camera, and a viewer that looks at few of its pictures and is stopped for a while.
 #[test]
 fn the_newest_picture_comes_and_memory_is_bounded() {
     let stage = Stage::new(120);
@@ -340,7 +340,7 @@ fn camera(_: &Args) {
         let mut buf = spare.take().unwrap_or_else(|| arena.alloc(FRAME).unwrap());
         buf[..8].copy_from_slice(&number.to_ne_bytes());
         buf[FRAME - 8..].copy_from_slice(&(!number).to_ne_bytes());
-        // The memory of one that nobody will see is used for the next.
+        // The memory of a picture that will never be seen is used for the next.
         if let Some(old) = endpoint.give_latest(peer, 0, buf).unwrap() {
             replaced += 1;
             let old = old.into_arena_buf().expect("nobody has it");
@@ -350,7 +350,7 @@ fn camera(_: &Args) {
     };
     (0..10).for_each(&mut shoot);
     hear();
-    // It is stopped.
+    // The viewer is stopped.
     (10..PICTURES / 2).for_each(&mut shoot);
     say("half");
     hear();
@@ -362,7 +362,7 @@ fn camera(_: &Args) {
     drop(spare);
     let stats = arena.stats();
     assert_eq!(stats.buffers, 0);
-    // Two are out, one waits, one is filled.
+    // Two frames are out, one waits, one is filled.
     assert!(stats.bytes_live_peak <= 4 * FRAME as u64, "{stats:?}");
     let counters = endpoint.counters();
     assert_eq!(counters.replaced, replaced);
@@ -380,12 +380,12 @@ fn watcher(_: &Args) {
             say("watches");
         }
         thread::sleep(Duration::from_millis(2));
-        // What it looks at is not touched.
+        // The picture that it looks at is not touched.
         assert_eq!(number(&view.to_vec().unwrap()), first);
         seen.push(first);
     }
     assert!(seen.is_sorted());
-    // None but those that were replaced are missing.
+    // No pictures but those that were replaced are missing.
     let sent = endpoint.recv(peer, 1).unwrap();
     assert_eq!(u64::from_ne_bytes(sent[..].try_into().unwrap()), seen.len() as u64);
     assert!(endpoint.recv(peer, 0).unwrap_err().is_peer_gone());
@@ -434,7 +434,7 @@ fn frames_wait_by_peer_and_tag() {
     assert!(Endpoint::builder().frames_in_flight(0).build().is_err());
 }
 
-/// What waits goes when the receiver is ready, with nobody in a call of the sender's.
+/// A waiting message goes when the receiver is ready, with no thread in a call of the sender's.
 #[test]
 fn frames_go_by_themselves() {
     let by = || Endpoint::builder().progress(Progress::Dedicated);
@@ -443,7 +443,7 @@ fn frames_go_by_themselves() {
     for number in 0..50 {
         a.give_latest(to_b, 7, frame(&arena, 100, number)).unwrap();
     }
-    // Its thread sleeps.
+    // The giver's thread sleeps.
     thread::sleep(Duration::from_millis(100));
     let mut last = 0;
     while last < 49 {

@@ -21,7 +21,7 @@ fn truncation() {
 }
 
 const CUT_LENGTHS: [usize; 10] = [1, 8, 56, 57, 2048, 2049, 9000, 100_000, 300_001, (2 << 20) + 5];
-/// `None`: as the library likes.
+/// The paths that messages are cut on. `None`: as the library likes.
 const CUT_BY: [Option<Path>; 3] = [None, Some(Path::Eager), Some(Path::Cma)];
 
 fn cutting(_: &Args) {

@@ -1,6 +1,6 @@
-//! A flood of messages that nobody has asked for, from many senders at once: the senders are slowed,
-//! the receiver stays within the memory that the system lets it have, nothing is lost, and what one
-//! sender sent comes in its order.
+//! A flood of unexpected messages, from many senders at once: the senders are slowed, the receiver
+//! stays within the memory that the system lets it have, nothing is lost, and each sender's
+//! messages come in their order.
 
 use std::{
     collections::VecDeque,
@@ -24,8 +24,8 @@ use rustix::process::{Resource, Rlimit, setrlimit};
 
 pinfold_tests::roles!(basin, spring, weir);
 
-/// A receiver that takes messages in their order gets them all, one by one, though its credit is long
-/// spent: what it asks for does not queue up behind sends that wait for credit.
+/// A receiver that takes messages in their order gets them all, one by one, though its credit is
+/// long spent: the messages that it asks for do not queue up behind sends that wait for credit.
 #[test]
 fn messages_in_order_through_little_credit() {
     let stage = Stage::new(30);
@@ -51,7 +51,7 @@ fn weir(_: &Args) {
         let to = above.connect("local:weir").unwrap();
         let sends: Vec<_> =
             (0..200).map(|n| above.send_owned(to, n, stamp::bytes(1000, n))).collect();
-        // More than may be announced, so some are not even that.
+        // More messages than may be announced, so some are not even that.
         assert!(above.counters().credit_stalls < 150);
         say("spent");
         for send in sends {
@@ -62,10 +62,10 @@ fn weir(_: &Args) {
 
 const SPRINGS: u64 = 8;
 const EACH: u64 = 3000;
-/// What the receiver lets wait, bytes.
+/// The budget of the receiver for messages that wait, bytes.
 const BUDGET: usize = 4 << 20;
-/// What the system lets it have beside what it has at the beginning, bytes. The flood is twenty
-/// times that.
+/// The memory that the system allows it beside its memory at the beginning, bytes. The flood is
+/// twenty times that.
 const DATA: u64 = 16 << 20;
 /// Sends under way at a time that own their bytes.
 const WINDOW: usize = 32;
@@ -90,7 +90,7 @@ fn flood(how: &str) {
     for spring in &mut springs {
         spring.say("flood");
     }
-    // Each comes to a stop, long before it is through.
+    // Each sender comes to a stop, long before it is through.
     let mut let_in = 0;
     for spring in &mut springs {
         let sent: u64 = spring.expect("has come to a stop after").parse().expect("a number");
@@ -134,12 +134,12 @@ fn basin(args: &Args) {
     let (anon, data) = (status_bytes("RssAnon"), status_bytes("VmData"));
     let limit = Rlimit { current: Some(data + DATA), maximum: Some(data + DATA) };
     setrlimit(Resource::Data, limit).expect("setrlimit");
-    // The limit is real; what lies about free already does not make up for so much.
+    // The limit is real; memory that lies about free already does not make up for so much.
     let is_limited = Vec::<u8>::new().try_reserve_exact(DATA as usize + (8 << 20)).is_err();
     assert!(is_limited, "RLIMIT_DATA does nothing here");
     say("knows all");
 
-    // It does look after its endpoint, but asks for nothing.
+    // The receiver does look after its endpoint, but asks for nothing.
     while told.try_recv().is_err() {
         endpoint.progress().unwrap();
         thread::sleep(Duration::from_micros(100));
@@ -204,7 +204,7 @@ fn spring(args: &Args) {
     assert!(endpoint.recv(peer, 0).unwrap_err().is_peer_gone());
 }
 
-/// Sends everything, as fast as it goes: one message after the other, or many at a time.
+/// Sends all messages, as fast as it goes: one after the other, or many at a time.
 fn pour(endpoint: &Endpoint, peer: PeerId, me: u64, sent: &AtomicU64) {
     let mut under_way = VecDeque::<SendRequest<Vec<u8>>>::new();
     let end = |request: SendRequest<Vec<u8>>| {

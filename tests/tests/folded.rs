@@ -1,5 +1,5 @@
-//! Long messages that nobody had asked for lie in pieces of the library's memory, and are handed out in a row:
-//! by moving their pages where that may and can be done, else by copying. Receipts say which, and why.
+//! Long unexpected messages lie in pieces of the library's memory, and are handed out in a row: by
+//! moving their pages where that may and can be done, else by copying. Receipts say which, and why.
 
 use std::{cell::RefCell, thread};
 
@@ -26,10 +26,10 @@ pinfold_tests::roles!(takes, forks, filtered);
 
 const NOBODY: u32 = 65_534;
 const HUGE: usize = 2 << 20;
-/// As long as a message of the library's memory can be.
+/// The longest message that the library's memory can hold.
 const LEN: usize = 8 << 20;
 
-/// By the default costs, which are the same everywhere, what lies in so few pieces is moved.
+/// By the default costs, which are the same everywhere, a message in so few pieces is moved.
 fn play(role: &str, way: &str, with: &[(&str, &str)], user: Option<u32>) {
     let stage = Stage::new(120);
     let mut role = stage.role(role).with("way", way).unmeasured();
@@ -64,13 +64,13 @@ fn as_nobody() {
     }
 }
 
-/// A filter that kills whoever asks is not provoked.
+/// A filter that kills a caller is not provoked: the call is not made.
 #[test]
 fn nobody_asks_where_a_filter_is() {
     both_ways(&[("denied", "kill")]);
 }
 
-/// Of a filter that lets it pass, the program says so.
+/// A program whose filter lets the calls pass says so, and its pages are moved.
 #[test]
 fn whoever_knows_the_filter_asks() {
     both_ways(&[("denied", "other"), ("moves", "true")]);
@@ -86,7 +86,7 @@ fn nothing_is_moved_that_the_program_does_not_want_moved() {
     both_ways(&[("moves", "false")]);
 }
 
-/// What is used up is asked for again, later.
+/// A resource that is used up is asked for again, later.
 #[test]
 fn without_a_descriptor_all_is_copied_until_there_is_one() {
     both_ways(&[("denied", "descriptors")]);
@@ -97,7 +97,7 @@ fn forks_of_a_process_with_such_messages() {
     play("forks", "eager", &[], None);
 }
 
-/// What was moved before a filter came is given back without a call that it may kill for.
+/// Pages that were moved before a filter came are given back without a call that it may kill for.
 #[test]
 fn a_filter_comes_while_messages_are_held() {
     play("filtered", "eager", &[], None);
@@ -150,7 +150,7 @@ impl Play {
         (self.seed, message)
     }
 
-    /// Leaves holes of 2 MiB in the library's memory. Nothing of that is in pieces.
+    /// Leaves holes of 2 MiB in the library's memory. No part of that is in pieces.
     fn make_holes(&mut self) {
         for _ in 0..15 {
             let next = self.next(HUGE);
@@ -160,7 +160,7 @@ impl Play {
         self.held.retain(|(seed, _)| seed % 2 == 0);
     }
 
-    /// A message in pieces, and what was done with them.
+    /// A message in pieces, and the account of what was done with them.
     fn in_pieces(&mut self) -> (u64, Message, Receipt) {
         let (seed, message) = self.next(LEN);
         let folded = *message.folded().expect("it came in pieces");
@@ -249,7 +249,7 @@ fn takes(args: &Args) {
     say("done");
 }
 
-/// Has the next descriptor be refused; the limit that was.
+/// Has the next descriptor be refused. Returns the limit that was in force.
 fn no_more_descriptors() -> Rlimit {
     let limit = getrlimit(Resource::Nofile);
     let next = rustix::io::dup(std::io::stdin()).expect("a descriptor");
@@ -258,15 +258,15 @@ fn no_more_descriptors() -> Rlimit {
     limit
 }
 
-/// A child reads what its parent was handed out; the parent has it afterwards, and what was in pieces when
-/// it forked is copied, since the child has its pages, too.
+/// A child reads a view that its parent was handed out; the parent has it afterwards, and the parts
+/// that were in pieces when it forked are copied, since the child has its pages, too.
 fn forks(args: &Args) {
     let can = can_move();
     let mut play = Play::new(args);
     play.make_holes();
     let (seed, message, folded) = play.in_pieces();
     assert_eq!(folded.moved > 0, can, "{folded}");
-    // Here, and not handed out yet.
+    // A message that is here, and not handed out yet.
     let waiting = play.a.0.recv_message(play.a.1, 2);
     let bytes = stamp::bytes(LEN, 1000);
     thread::scope(|scope| {
@@ -293,7 +293,7 @@ fn forks(args: &Args) {
     assert_eq!(copied.stop, can.then_some(Stop::Busy), "{copied}");
     drop(messages.take());
     drop(waited);
-    // Its pages are this process's alone again, once something new has come to them.
+    // Its pages are this process's alone again, once a new message has come to them.
     for _ in 0..6 {
         let (seed, message, folded) = play.in_pieces();
         assert_eq!(folded.moved > 0, can, "{folded}");

@@ -1,5 +1,5 @@
-//! Folding where the kernel allows little: without `userfaultfd`, without addresses, near the limit on
-//! mappings, and as nobody.
+//! Folding where the kernel allows little: without `userfaultfd`, without addresses, near the limit
+//! on mappings, and as the user `nobody`.
 
 use pinfold::reassembly::{
     HUGE_BYTES, HUGE_PAGES, PAGE_BYTES,
@@ -27,7 +27,7 @@ pinfold_tests::roles!(folds, gives);
 const PAGE: usize = PAGE_BYTES;
 const NOBODY: u32 = 65_534;
 
-/// Plays the role with what is denied; whether pages were moved.
+/// Plays the role with these calls denied. Returns whether pages were moved.
 fn play(denied: &str) -> bool {
     let stage = Stage::new(120);
     let role = stage.role("folds").with("denied", denied);
@@ -49,7 +49,7 @@ fn without_userfaultfd() {
     assert!(!play("userfaultfd"));
 }
 
-/// The kernel has one, which does not move.
+/// Plays where the kernel has a userfaultfd, but one that does not move pages.
 #[test]
 fn without_moving() {
     assert!(!play("moving"));
@@ -70,7 +70,7 @@ fn with_few_addresses() {
     play("addresses");
 }
 
-/// Whoever uses the mappings up first leaves folding with copies.
+/// A program that uses the mappings up first leaves folding with copies.
 #[test]
 fn with_no_mapping_left() {
     play("mappings");
@@ -83,7 +83,8 @@ fn as_nobody() {
     }
 }
 
-/// Pages of another process are seen in a row, whatever that does with them, and when it is gone.
+/// Pages of another process are seen in a row, no matter what that does with them, and when it is
+/// gone.
 #[test]
 fn memory_of_another_process() {
     let stage = Stage::new(60);
@@ -121,7 +122,8 @@ fn memory_of_another_process() {
     assert_eq!((folder.count().messages, folder.count().pages), (0, 0));
 }
 
-/// Shares a file, and then wants to have its pages back; and another that could be cut at any time.
+/// Shares a file, and then wants to have its pages back; and shares another that could be cut at
+/// any time.
 fn gives(_: &Args) {
     let file = memfd::create_fixed("fold-gives", 64 * PAGE).expect("a file");
     let bytes: Vec<u8> = (0..64 * PAGE).map(|at| (at / PAGE) as u8 + 1).collect();
@@ -189,7 +191,7 @@ fn folds(args: &Args) {
         assert_eq!((folder.count().messages, folder.count().lost_pages), (0, 0));
     };
     run(&folder);
-    // What is measured may differ; with these all that can be is moved.
+    // Measured costs may differ; with these, all pages that can be moved are moved.
     let costs = Costs { copy_byte_ns: 10.0, ..Costs::DEFAULT };
     let eager = Settings { costs: Some(costs), ..Settings::default() };
     let eager = Folder::new(eager).expect("a folder");
@@ -197,7 +199,8 @@ fn folds(args: &Args) {
     if denied == "mappings" {
         let held = exhaust();
         run(&eager);
-        // Each part that is mapped takes a mapping, where ranges that are open next to each other are one.
+        // Each part that is mapped takes a mapping, where ranges that are open next to each other
+        // are one.
         refused(&eager, sealed.as_ref().expect("memory files"));
         drop(held);
         run(&eager);
@@ -232,21 +235,22 @@ fn refused(folder: &Folder, pool: &Pool<SealedPages>) {
     assert!(refused, "{} messages in the window, then {place:?}", held.len());
 }
 
-/// As many mappings as there may be, but for a few: every other page of a range is open.
+/// Reserves as many mappings as there may be, but for a few: every other page of a range is open.
 fn exhaust() -> Reserved {
     let held = Reserved::new(1 << 31, PAGE).expect("addresses");
     let open = |at: usize| held.open(at * 2 * PAGE..(at * 2 + 1) * PAGE);
     let count = (0..held.len() / 2 / PAGE).take_while(|at| open(*at).is_ok()).count();
     assert!(count < held.len() / 2 / PAGE, "no limit on mappings was met");
     for at in 1..4 {
-        // SAFETY: nobody uses what is there.
+        // SAFETY: no thread uses the memory at that address.
         #[allow(unsafe_code)]
         unsafe { held.close(at * 2 * PAGE..(at * 2 + 1) * PAGE) }.expect("mappings that merge");
     }
     held
 }
 
-/// Folds a message of parts of both pools, with and without unfolding; how many bytes were moved.
+/// Folds a message of parts of both pools, with and without unfolding. Returns how many bytes were
+/// moved.
 fn fold<P: Pages + 'static, Q: Pages + 'static>(
     folder: &Folder,
     one: &Pool<P>,

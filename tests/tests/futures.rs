@@ -23,14 +23,14 @@ pinfold_tests::roles!(fickle, steady, quitter, left, scoping, scoped);
 /// Lengths that go by every path.
 const LENGTHS: [usize; 7] = [8, 56, 1500, 20_000, 100_000, 700_000, 6 << 20];
 
-/// So long nothing may take that should happen.
+/// The longest time that any step may take.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 // Dropped and leaked.
 
 const ROUNDS: u64 = 1200;
 
-/// What the fickle side does in a round: its operation is a send or not, is dropped or leaked,
+/// The choices of the fickle side in a round: its operation is a send or not, is dropped or leaked,
 /// after so many turns, and has been polled as a future or not.
 #[derive(Clone, Copy, Debug)]
 struct Whim {
@@ -109,7 +109,7 @@ fn fickle(args: &Args) {
             let bytes = Mortal::new(stamp::bytes(whim.len, stamp));
             abandon(&endpoint, endpoint.send_owned(peer, round, bytes), whim);
             endpoint.send(peer, AFTER | round, b"").unwrap();
-            // Nothing that was dropped is read any more once the other side says so.
+            // Dropped memory is not read any more once the other side says so.
             endpoint.recv(peer, AFTER | round).unwrap();
         } else {
             let came = |message: Result<Message, Error>| stamp::check(&message.unwrap(), stamp);
@@ -162,7 +162,7 @@ fn steady(args: &Args) {
                 endpoint.send(peer, GO, b"").unwrap();
             }
             endpoint.recv(peer, AFTER | round).unwrap();
-            // What was sent before this has come by now, if it comes at all.
+            // A message that was sent before this has come by now, if it comes at all.
             let mut request = early.unwrap_or_else(|| endpoint.recv_message(peer, round));
             if request.cancel() {
                 assert!(!whim.leaks, "{round}: a leaked send is still a send: {whim:?}");
@@ -208,7 +208,7 @@ fn an_endpoint_goes_in_mid_transfer() {
     stage.play([stage.role("left"), stage.role("quitter")]);
 }
 
-/// How the quitter leaves.
+/// Ends the endpoint in the quitter's way.
 fn part(endpoint: Endpoint, peer: PeerId, round: u64) {
     match round % 3 {
         0 => endpoint.disconnect(peer),
@@ -222,7 +222,7 @@ fn quitter(_: &Args) {
         let mut random = Random::new(round);
         let (endpoint, peer) = role::connect(Endpoint::builder(), "left");
         let other = endpoint.clone();
-        // Both ways, long enough to be caught in the middle.
+        // Messages both ways, long enough to be caught in the middle.
         let from = endpoint.send_owned(peer, 1, Mortal::new(stamp::bytes(PART, round)));
         let into = endpoint.recv_owned(peer, 2, Mortal::new(vec![0; 2 * PART]));
         let more = endpoint.recv_owned(Source::Any, 3, Mortal::new(vec![0; 2 * PART]));
@@ -236,7 +236,8 @@ fn quitter(_: &Args) {
         }
         part(endpoint, peer, round);
         let (mut from, mut into, mut more) = (from, into, more);
-        // Each has ended, or ends, and gives its buffer back; from then on nobody touches it.
+        // Each operation has ended, or ends, and gives its buffer back; from then on the library
+        // does not touch it.
         let in_time = "an operation of a closed endpoint goes on";
         drop(from.wait_timeout(PATIENCE).expect(in_time));
         let (result, buffer) = into.wait_timeout(PATIENCE).expect(in_time);
@@ -245,7 +246,7 @@ fn quitter(_: &Args) {
         }
         drop(buffer);
         if round % 3 == 0 {
-            // From any source, and nothing else to come from.
+            // A receive from any source, with no source left.
             assert!(matches!(
                 more.wait_timeout(PATIENCE),
                 Some((Ok(_) | Err(Error::PeerGone { .. } | Error::NobodyLeft { .. }), _))
@@ -259,7 +260,7 @@ fn quitter(_: &Args) {
             }
         }
         drop((from, into, more, other));
-        // Whoever still copies has time to be caught.
+        // A copy that still goes on has time to be caught.
         thread::sleep(Duration::from_millis(20));
         check_graves();
     }
@@ -322,22 +323,22 @@ fn scoping(_: &Args) {
             stamp::check(bytes, tag);
             assert_eq!(sent.wait().unwrap().bytes, len as u64);
         });
-        // Left to the scope's end: sends are waited for; of a receive whose result nobody took, the message is the
-        // next one's.
+        // Left to the scope's end: sends are waited for; the message of a receive whose result was
+        // not taken is the next one's.
         let mut theirs = vec![0; len];
         let mut never = vec![9; len];
         endpoint.scope(|s| {
             let _ = s.recv_into(peer, tag, &mut theirs).unwrap();
             let _ = s.recv_into(peer, 77, &mut never).unwrap();
             let _ = s.send(peer, tag, &ours).unwrap();
-            // It has come for certain once this has.
+            // The earlier message has come for certain once this one has.
             let mark = endpoint.recv(peer, 78).unwrap();
             assert!(mark.is_empty());
         });
         theirs.fill(0);
         stamp::check(&endpoint.recv(peer, tag).unwrap(), tag);
         assert!(never.iter().all(|byte| *byte == 9), "nothing came for it");
-        // Interrupted: the memory is ours again whatever was under way.
+        // Interrupted: the memory is ours again no matter what was under way.
         let mut theirs = vec![0; len];
         let panic = catch_unwind(AssertUnwindSafe(|| {
             endpoint.scope(|s| {
@@ -359,7 +360,7 @@ fn scoping(_: &Args) {
         assert!(endpoint.probe(peer, tag).unwrap().is_none());
         endpoint.send(peer, 80, b"").unwrap();
     }
-    // A scope by reference to what is outside, and one in another.
+    // A scope by reference to values outside it, and one in another.
     let mut sum = 0;
     let mut bytes = [0; 4];
     endpoint.scope(|outer| {

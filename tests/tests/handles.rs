@@ -1,6 +1,6 @@
 //! Handles that are of no use any more, or not here: of an endpoint that was closed, of the process
 //! this one was forked from, of peers that are gone or were never known; and messages that do not
-//! fit. Each has an error of its own that says what and what to do.
+//! fit. Each has an error of its own that names the fault and the remedy.
 
 use std::{
     io::IoSlice,
@@ -33,10 +33,10 @@ pinfold_tests::roles!(
 
 const SOON: Duration = Duration::from_millis(50);
 
-/// An operation's name, and how it failed.
+/// An operation's name, and its error.
 type Failed = (&'static str, Option<Error>);
 
-/// Every operation there is, with or without a peer.
+/// Every operation, with or without a peer.
 fn all_operations(endpoint: &Endpoint, peer: PeerId) -> Vec<Failed> {
     let mut all = vec![
         ("connect", endpoint.connect("local:other").err()),
@@ -93,7 +93,7 @@ fn closer(_: &Args) {
     let before = Baseline::now();
     let (endpoint, peer) = role::connect(Endpoint::builder().label("closer"), "other");
     let handle = endpoint.clone();
-    // What is under way when it closes: posted, waited for by another thread, and a future.
+    // Under way when it closes: a posted receive, one that another thread waits for, and a future.
     let posted = endpoint.recv_owned(peer, 1, vec![7; 100]);
     let message = endpoint.recv_message(Source::Any, 2);
     let blocked = thread::spawn({
@@ -214,7 +214,7 @@ fn forker(_: &Args) {
             Error::Forked.to_string(),
             "this endpoint or arena belongs to the process this one was forked from; make a new one here"
         );
-        // As it says: a new one works, even to the same peer.
+        // The error's advice holds: a new endpoint works, even to the same peer.
         let new = Endpoint::new().unwrap();
         let peer = new.connect("local:generous").unwrap();
         new.send(peer, 2, b"child").unwrap();
@@ -228,10 +228,10 @@ fn forker(_: &Args) {
     });
     assert_eq!(ended, Ended::Code(0));
     talk(3);
-    // A child that ends as any process does takes nothing along either.
+    // A child that ends as any process does ends nothing of its parent's either.
     let ended = fork(|| std::process::exit(4));
     assert_eq!(ended, Ended::Code(4));
-    // Nor does one that is killed.
+    // A child that is killed ends nothing either.
     let ended = fork(|| {
         rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::KILL)
             .expect("kill");
@@ -261,7 +261,8 @@ const FORKS: u32 = 150;
 
 fn forks_in_mid_call(_: &Args) {
     let (endpoint, peer) = role::connect(Endpoint::builder(), "generous");
-    // The lock knows two kinds of entry: that of the thread that made the endpoint, and others'.
+    // The lock knows two kinds of entry: the entry of the thread that made the endpoint, and
+    // others'.
     for the_owner_forks in [true, false] {
         let done = AtomicBool::new(false);
         let calls = || {
@@ -309,7 +310,7 @@ fn fork_once(endpoint: &Endpoint, peer: PeerId) {
     assert_eq!(ended, Ended::Code(0));
 }
 
-/// Sends back what comes from anybody, until it is told to end.
+/// Sends back the messages of all peers, until it is told to end.
 fn generous(_: &Args) {
     let (endpoint, first) = role::listen(Endpoint::builder(), "generous");
     loop {
@@ -355,7 +356,7 @@ fn loner(_: &Args) {
         accepted.join().expect("no panic").unwrap();
         peer
     };
-    // An identifier of another endpoint's, which has met nobody.
+    // An identifier of another endpoint's, in an endpoint that has met no peer.
     for (what, error) in operations_with(&alone, peer) {
         match error {
             Some(Error::UnknownPeer { peer: said }) => assert_eq!(said, peer),
@@ -375,7 +376,7 @@ fn loner(_: &Args) {
     let text = last.to_string();
     assert!(matches!(last, Error::NobodyLeft { how: Gone::Disconnected, .. }), "{last:?}");
     assert!(text.starts_with("no peer is left that could send: there (pid "), "{text}");
-    // Whoever listens can still be connected to.
+    // A listening endpoint can still be connected to.
     match there.recv_timeout(Source::Any, 1, SOON) {
         Err(Error::Timeout(_)) => {}
         other => panic!("{other:?}"),
@@ -438,7 +439,7 @@ fn short(_: &Args) {
 fn long(_: &Args) {
     let (endpoint, peer) = role::connect(Endpoint::builder(), "short");
     for (tag, len) in LENGTHS.into_iter().enumerate() {
-        // The sender is not told: what the receiver has room for is the receiver's affair.
+        // The sender is not told: the room of the receiver is the receiver's affair.
         let receipt = endpoint.send(peer, tag as u64, &stamp::bytes(len, tag as u64)).unwrap();
         assert_eq!(receipt.bytes, len as u64);
     }

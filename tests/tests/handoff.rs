@@ -61,7 +61,7 @@ fn giver(_: &Args) {
     let arena = Arena::new().unwrap();
     for (seed, &len) in SIZES.iter().enumerate() {
         let seed = seed as u64;
-        // Looked at, and back with its bytes.
+        // Gifts that are looked at, and back with their bytes.
         let (receipt, donation_back) =
             endpoint.handoff(peer, seed, donation(&arena, len, seed)).wait();
         let receipt = receipt.unwrap();
@@ -70,7 +70,7 @@ fn giver(_: &Args) {
         let buf = donation_back.into_arena_buf().expect("nobody has a clone");
         stamp::check(&buf, seed);
         drop(buf);
-        // Copied by receives that want it elsewhere.
+        // Gifts copied by receives that want them elsewhere.
         for way in [COPY, MESSAGE] {
             let (receipt, _) =
                 endpoint.handoff(peer, way | seed, donation(&arena, len, seed)).wait();
@@ -78,7 +78,7 @@ fn giver(_: &Args) {
             assert_eq!(receipt.path, Path::Mapped, "{receipt}");
             assert_eq!(receipt.refused(Path::Handoff), Some(Refusal::Declined), "{receipt}");
         }
-        // Without a handle, and with one that is dropped.
+        // Gifts without a handle, and one with a handle that is dropped.
         endpoint.give(peer, FUTURE | seed, donation(&arena, len, seed)).unwrap();
         drop(endpoint.handoff(peer, LATE | seed, donation(&arena, len, seed)));
         let handoff = endpoint.handoff(peer, seed, donation(&arena, len, seed));
@@ -86,7 +86,7 @@ fn giver(_: &Args) {
         assert_eq!(receipt.unwrap().path, Path::Handoff);
         wait_for_empty(&endpoint, &arena);
     }
-    // Taken back before anybody looked.
+    // Taken back before the receiver looked.
     let mut unwanted = endpoint.handoff(peer, 999, donation(&arena, 100, 1));
     assert!(unwanted.wait_timeout(Duration::from_millis(5)).is_none());
     assert!(unwanted.cancel());
@@ -209,8 +209,8 @@ fn memory_that_both_may_write() {
     assert_eq!(&six, b"from b");
 }
 
-/// What comes back out of order is told one by one, and counted later: a giver that looks at the count
-/// first is told of what has ended.
+/// Gifts that come back out of order are told one by one, and counted later: a giver that looks at
+/// the count first is told of the ends.
 #[test]
 fn in_any_order_while_their_giver_is_busy() {
     const DONATIONS: u64 = 40;
@@ -224,19 +224,20 @@ fn in_any_order_while_their_giver_is_busy() {
         let mut views = Vec::new();
         for seed in 0..DONATIONS {
             if (seed + round) % 7 == 6 {
-                // By other ways than by looking.
+                // Receives that are not views.
                 stamp::check(&theirs.recv(to_us, seed).unwrap(), seed);
             } else {
                 views.push((seed, theirs.recv_view(to_us, seed).unwrap()));
             }
         }
-        // All but the first, in any order; then that, so that the count passes them all at once.
+        // All views but the first, in any order; then that, so that the count passes them all at
+        // once.
         while views.len() > 1 {
             let (seed, view) = views.swap_remove(1 + random.below(views.len() as u64 - 1) as usize);
             check(&view, seed);
         }
         views.clear();
-        // The giver gives on without a look at what it was told.
+        // The giver gives on without a look at the ends that it was told.
         for seed in 0..DONATIONS {
             ours.give(to_them, seed, donation(&arena, 100, seed)).unwrap();
         }
@@ -272,7 +273,8 @@ fn what_came_back_before_is_back() {
     }
 }
 
-/// Of who closes first the one that looks has no more views; the one that gave takes nothing back.
+/// The two close in either order: the one that looks has no more views; the one that gave takes
+/// nothing back.
 #[test]
 fn a_view_is_void_once_its_own_side_has_closed() {
     for theirs in [true, false] {
@@ -309,7 +311,7 @@ fn one_buffer_for_many() {
     players[0].expect("listens");
     players.extend((0..CROWD).map(|me| stage.role("holder").with("me", me).spawn()));
     players[0].expect("has given");
-    // Some are killed while they hold it.
+    // Some receivers are killed while they hold it.
     for player in &mut players[1..] {
         player.expect("holds");
     }
@@ -353,7 +355,7 @@ fn holder(args: &Args) {
     assert!(endpoint.recv(peer, 5).unwrap_err().is_peer_gone());
 }
 
-// Those who leave.
+// Endpoints that leave.
 
 #[test]
 fn a_giver_that_is_killed_leaves_its_donation() {
@@ -388,7 +390,7 @@ fn keeper(_: &Args) {
     say("holds");
     hear();
     assert!(endpoint.recv(peer, 5).unwrap_err().is_peer_gone());
-    // What was looked at is still there, and what was not is to be had.
+    // A gift that was looked at is still there, and one that was not is to be had.
     check(&view, 1);
     let other = endpoint.recv_view(peer, 2).unwrap();
     assert_eq!(other.receipt().path, Path::Handoff);

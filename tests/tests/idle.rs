@@ -1,4 +1,4 @@
-//! What an endpoint takes while nothing happens: no processor time, little memory, two
+//! The costs of an endpoint while nothing happens: no processor time, little memory, two
 //! descriptors a peer; and how its memory grows with use, but not beyond its budget.
 
 use std::{fs, thread, time::Duration};
@@ -24,8 +24,8 @@ const PAGE: usize = 4096;
 /// The ways to have nothing to do.
 const WAYS: [&str; 6] = ["recv", "accept", "descriptor", "thread", "future", "nothing"];
 
-/// What the threads of a process have used: processor time in ticks, and how often they went to
-/// sleep, which is how often they were awake.
+/// Figures of the threads of a process: processor time in ticks, and how often they went to sleep,
+/// which is how often they were awake.
 #[derive(Clone, Copy, Debug)]
 struct Used {
     ticks: u64,
@@ -74,7 +74,7 @@ fn an_idle_endpoint_uses_no_processor_time() {
         assert!(after.ticks - before.ticks <= 1, "{name}: {before:?}, then {after:?}");
         assert!(after.sleeps - before.sleeps <= 2, "{name} wakes up: {before:?}, then {after:?}");
     }
-    // They slept, but not for ever.
+    // The threads slept, but not for ever.
     for waker in &mut wakers {
         waker.say("go on");
     }
@@ -85,7 +85,7 @@ fn an_idle_endpoint_uses_no_processor_time() {
 const WAKE: u64 = 7;
 const CHAT: u64 = 1000;
 
-/// Enough for both sides to learn that spinning pays.
+/// Enough messages for both sides to learn that spinning pays.
 fn chat(endpoint: &Endpoint, peer: PeerId, begins: bool) {
     for turn in 0..CHAT {
         if begins {
@@ -107,7 +107,7 @@ fn idler(args: &Args) {
     match way {
         "recv" => assert_eq!(&*endpoint.recv(peer, WAKE).unwrap(), b"wake up"),
         "accept" => {
-            // Nobody comes, but what the peer sends has to be seen to meanwhile.
+            // No caller comes, but the peer's messages have to be seen to meanwhile.
             match endpoint.accept_timeout(Duration::from_secs(5)) {
                 Err(Error::Timeout(_)) => {}
                 other => panic!("{other:?}"),
@@ -140,7 +140,7 @@ fn idler(args: &Args) {
         other => panic!("{other}?"),
     }
     endpoint.send(peer, WAKE, b"good morning").unwrap();
-    // Not gone before that is read.
+    // The peer is not gone before that is read.
     assert!(endpoint.recv(peer, WAKE).unwrap_err().is_peer_gone());
 }
 
@@ -164,7 +164,7 @@ fn waker(args: &Args) {
 const PEERS: usize = 96;
 /// The most that an idle peer may cost.
 const IDLE_PEER_BYTES: usize = 16 << 10;
-/// What a peer may cost that has been talked with both ways, without any budget: the page that both
+/// The cost of a peer that has been talked with both ways, without any budget: the page that both
 /// sides control each other with, and each way a page of descriptors and one of bytes.
 const USED_PEER_BYTES: usize = 5 * PAGE;
 const DESCRIPTORS_A_PEER: usize = 2;
@@ -194,7 +194,7 @@ fn grow(budget: usize) {
     leaf.end_well();
 }
 
-/// Memory of all segments, bytes, whoever touched it.
+/// Memory of all segments, bytes, no matter which process touched it.
 fn shared_bytes() -> usize {
     segments().iter().map(|segment| PAGE * resident_pages(segment.at, segment.len)).sum()
 }
@@ -217,7 +217,7 @@ fn hub(args: &Args) {
     say("ready");
     let peers: Vec<PeerId> =
         (0..PEERS).map(|_| endpoint.accept_timeout(PATIENCE).expect("a leaf")).collect();
-    // Everybody has said something, and nothing is under way.
+    // Every leaf has sent a message, and nothing is under way.
     for peer in &peers {
         assert_eq!(endpoint.recv(*peer, 0).unwrap().len(), 8);
     }
@@ -252,7 +252,7 @@ fn hub(args: &Args) {
     for peer in &peers {
         stamp::check(&endpoint.recv(*peer, 1).unwrap(), 1);
     }
-    // Whoever goes gives its part back.
+    // A peer that goes gives its part back.
     for peer in &peers {
         endpoint.disconnect(*peer);
     }
@@ -260,8 +260,7 @@ fn hub(args: &Args) {
     assert_eq!(shared_bytes(), 0);
 }
 
-/// Many endpoints in one process. Their lanes do not grow, so that it is the hub's growth that is
-/// seen.
+/// Many endpoints in one process. Their lanes do not grow, so that the hub's growth alone is seen.
 fn leaf(_: &Args) {
     let leaves: Vec<(Endpoint, PeerId)> = (0..PEERS)
         .map(|_| role::connect(Endpoint::builder().paths(only_copied()).lane_bytes_max(0), "hub"))

@@ -1,5 +1,5 @@
-//! Limits: of peers, of descriptors, of what settings can be. Whoever meets one is told which and
-//! what to do; whoever is connected already goes on.
+//! Limits: of peers, of descriptors, of the values of settings. A process that meets one is told
+//! which limit it is and the remedy; connected peers go on.
 
 use std::time::Duration;
 
@@ -64,7 +64,7 @@ fn a_full_endpoint_turns_callers_away() {
     club.expect("ready");
     let mut candidates: Vec<Player> =
         (0..CANDIDATES).map(|_| stage.role("candidate").spawn()).collect();
-    // All at once.
+    // All candidates call at once.
     for candidate in &mut candidates {
         candidate.expect("is at the door");
     }
@@ -80,7 +80,7 @@ fn a_full_endpoint_turns_callers_away() {
         }
     }
     assert_eq!((inside.len(), outside.len()), (MEMBERS_MAX, CANDIDATES - MEMBERS_MAX));
-    // One leaves, and makes room for one.
+    // One member leaves, and makes room for one.
     let mut leaver = inside.pop().expect("three");
     leaver.say("leave");
     leaver.end_well();
@@ -101,7 +101,7 @@ fn a_full_endpoint_turns_callers_away() {
     club.end_well();
 }
 
-/// Sends back what anybody says, until all have left.
+/// Sends back the messages of all peers, until all have left.
 fn club(_: &Args) {
     let builder = Endpoint::builder().label("club").peers_max(MEMBERS_MAX);
     let endpoint = builder.listen("local:club").build().unwrap();
@@ -184,7 +184,7 @@ fn sociable(_: &Args) {
 
 // Descriptors.
 
-/// Leaves this process so many descriptors beyond those it has.
+/// Leaves this process so many descriptors beyond those that it has.
 fn allow_descriptors(more: usize) {
     let open: Vec<u64> = std::fs::read_dir("/proc/self/fd")
         .expect("/proc")
@@ -265,7 +265,7 @@ fn poor_caller(_: &Args) {
     endpoint.send(first, 9, b"").unwrap();
 }
 
-/// Whether an error says that descriptors have run out, and what to do or where.
+/// Returns whether an error says that descriptors have run out, and what to do or where.
 fn is_clear(error: &Error) -> bool {
     let text = error.to_string();
     match error {
@@ -294,7 +294,7 @@ fn a_listener_without_any_descriptor_lives() {
     let stage = Stage::new(60);
     let mut host = stage.role("poor_host").with("descriptors", 0).spawn();
     host.expect("ready");
-    // There is one put by for telling callers so, however many.
+    // One descriptor is kept in reserve to tell callers so, however many they are.
     for _ in 0..3 {
         let mut caller = stage.role("candidate_of_the_poor").spawn();
         assert_eq!(
@@ -304,7 +304,7 @@ fn a_listener_without_any_descriptor_lives() {
         );
         caller.end_well();
     }
-    // Whoever calls once there are some is answered.
+    // A caller is answered once there are descriptors.
     host.say("grow rich");
     host.expect("is rich");
     let mut late = stage.role("candidate_of_the_poor").spawn();
@@ -338,7 +338,7 @@ fn poor_host_with(descriptors: usize) {
     }
     println!("{} came in, others were told {told:#?}", inside.len());
     assert!((3..=4).contains(&inside.len()), "{} of 8 came in", inside.len());
-    // Those inside go on, and when one leaves there is room again.
+    // The callers inside go on, and when one leaves there is room again.
     for caller in &mut inside {
         caller.say("talk");
         caller.expect("talked");
@@ -430,22 +430,21 @@ fn small_files(_: &Args) {
         })
     };
     let error = connect().unwrap_err().to_string();
-    // Whose limit it is, and of which call.
+    // The error names the process that has the limit, and the call.
     let says = "ftruncate on a call, in the process listening at local:small: File too large";
     assert!(error.starts_with(says) && error.contains("ulimit -f"), "{error}");
     setrlimit(Resource::Fsize, before).expect("setrlimit");
     connect().unwrap();
 }
 
-/// Nothing that a process does for itself ends it, and whoever lets it have memory is used all the
-/// same.
+/// No operation of the process ends it by a signal, and memory of peers is used all the same.
 #[test]
 fn a_process_that_may_have_no_files_lives() {
     for bytes in [0, 1, 4096] {
         let stage = Stage::new(60);
         let mut echo = stage.role("echo").with("name", "echo").spawn();
         echo.expect("ready");
-        // It measures what copies cost, and would keep that.
+        // It measures the cost of copies, and would keep that.
         stage.role("no_files").with("bytes", bytes).spawn().end_well();
         echo.end_well();
     }
@@ -465,7 +464,7 @@ fn no_files(args: &Args) {
         assert!(text.contains(&format!("may have {bytes} bytes")), "{text}");
         assert!(text.contains("(ulimit -f)"), "{text}");
     };
-    // How much it would take, too.
+    // The error also says how much it would take.
     is_told(pinfold::Arena::new().map(drop).unwrap_err());
     is_told(endpoint.region(5000, pinfold::Rights::Read).map(drop).unwrap_err());
     for address in ["local:small", "tcp:127.0.0.1:0"] {

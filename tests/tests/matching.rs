@@ -1,4 +1,4 @@
-//! Which message goes to which receive: masks, any source, probes, cancelling, order, and very many.
+//! Matching of messages with receives: masks, any source, probes, cancelling, order, and very many.
 
 use std::time::Duration;
 
@@ -79,12 +79,12 @@ fn masked_hub(_: &Args) {
     while leaves.len() < LEAVES as usize {
         leaves.push(endpoint.accept_timeout(role::PATIENCE).unwrap());
     }
-    // By number of the leaf.
+    // The leaves in the order of their numbers.
     leaves
         .sort_by_cached_key(|leaf| endpoint.recv(*leaf, TagMatch::masked(0, 0xff)).unwrap().tag());
     let leaf_of = |peer| leaves.iter().position(|leaf| *leaf == peer).unwrap() as u64;
 
-    // All of it unexpected.
+    // All messages are unexpected.
     leaves.iter().for_each(|leaf| go(&endpoint, *leaf));
     for leaf in &leaves {
         endpoint.probe_wait(*leaf, DONE).unwrap();
@@ -113,7 +113,7 @@ fn masked_hub(_: &Args) {
     }
     assert_eq!(endpoint.probe(Source::Any, TagMatch::any()).unwrap(), None);
 
-    // All of it posted before: one number exactly, then two classes from each leaf and two from
+    // All receives posted before: one number exactly, then two classes from each leaf and two from
     // any. Three receives are left over, for the numbers that the exact ones take.
     let mut exact = Vec::new();
     for leaf in &leaves {
@@ -175,7 +175,7 @@ fn probed(_: &Args) {
         endpoint.send(peer, i as u64, &stamp::bytes(len, i as u64)).unwrap();
     }
     await_go(&endpoint, peer);
-    // A send that nobody takes can be taken back, as long as it is in our memory.
+    // A send that is not received can be taken back, as long as it is in our memory.
     let mut request = endpoint.send_owned(peer, 100, stamp::bytes(3 << 20, 0));
     assert!(request.try_wait().is_none());
     go(&endpoint, peer);
@@ -183,14 +183,14 @@ fn probed(_: &Args) {
     assert!(request.cancel());
     assert!(matches!(request.wait().0, Err(Error::Cancelled)));
     go(&endpoint, peer);
-    // One that was taken cannot.
+    // A send that was taken cannot be taken back.
     let mut request = endpoint.send_owned(peer, 101, stamp::bytes(3 << 20, 101));
     await_go(&endpoint, peer);
     request.cancel();
     let (result, bytes) = request.wait();
     assert_eq!(result.unwrap().bytes, 3 << 20);
     stamp::check(&bytes, 101);
-    // One whose cancelling crosses with the receive ends one way on both sides.
+    // A send whose cancelling crosses with the receive ends one way on both sides.
     for round in 0..200u64 {
         await_go(&endpoint, peer);
         let mut request = endpoint.send_owned(peer, 102, stamp::bytes(600_000, round));
@@ -215,7 +215,7 @@ fn probing(_: &Args) {
         go(&endpoint, peer);
         let envelope = endpoint.probe_wait(peer, TagMatch::any()).unwrap();
         assert_eq!((envelope.peer, envelope.tag, envelope.len), (peer, tag, len as u64));
-        // It is still there, and only under its tag.
+        // The message is still there, and only under its tag.
         assert_eq!(endpoint.probe(Source::Any, tag).unwrap(), Some(envelope));
         assert_eq!(endpoint.probe(peer, tag + 1).unwrap(), None);
         stamp::check(&endpoint.recv(peer, envelope.tag).unwrap(), tag);
@@ -303,7 +303,7 @@ fn ordering(_: &Args) {
             numbers[class as usize] += 1;
             let tag = order_tag(class);
             match by {
-                // In order, the receiver takes whatever comes: a call that blocks is no harm.
+                // In order, the receiver takes every message: a call that blocks is no harm.
                 Some(path) if batch % 2 == 0 && (has_cma || path != Path::Cma) => {
                     endpoint.send_by(path, peer, tag, &memory).map(drop).unwrap();
                 }
@@ -389,7 +389,7 @@ fn answering(_: &Args) {
     for tag in (0..MANY).rev() {
         endpoint.send(peer, tag, &stamp::bytes(8, tag)).unwrap();
     }
-    // Not gone before the last is taken.
+    // The peer is not gone before the last is taken.
     assert!(matches!(endpoint.recv(peer, DONE), Err(error) if error.is_peer_gone()));
 }
 

@@ -1,5 +1,5 @@
 //! Addresses, names and the directory they are in: in use, gone, left by the dead, unanswered,
-//! unsafe, malformed. Each its own error that says what to do.
+//! unsafe, malformed. Each has its own error that says what to do.
 
 use std::{
     fs::{self, Permissions},
@@ -56,7 +56,7 @@ fn a_name_is_one_endpoints_at_a_time() {
     second.end_well();
 }
 
-/// What a child has of an endpoint, it may drop: the name is its parent's.
+/// A forked child may drop its copy of an endpoint: the name is its parent's.
 #[test]
 fn a_child_leaves_the_name_to_its_parent() {
     let stage = Stage::new(60);
@@ -82,7 +82,7 @@ fn visitor(_: &Args) {
     Endpoint::new().unwrap().connect("local:child").expect("to find it");
 }
 
-/// An endpoint that greets whoever calls while its program does something else.
+/// An endpoint that greets all callers while its program does something else.
 fn attentive(address: &str) -> Result<Endpoint> {
     Endpoint::builder().progress(Progress::Dedicated).listen(address).build()
 }
@@ -110,7 +110,7 @@ fn second(_: &Args) {
         Error::NameInUse { name } => assert_eq!(name, "local:box"),
         other => panic!("{other:?}"),
     }
-    // It chooses another, and reaches the owner of the first.
+    // The process chooses another name, and reaches the owner of the first.
     let other = Endpoint::listen("local:box2").unwrap();
     other.connect("local:box").unwrap();
     say("was refused");
@@ -140,10 +140,10 @@ fn absent(_: &Args) {
     drop(other);
     gone("local:box");
     gone("local:0/no-such-name");
-    // A directory that is not there is no different.
+    // A missing directory makes no difference.
     fs::remove_dir_all(own_directory()).unwrap();
     gone("local:box");
-    // For a while, if it is asked to wait; the peer may come in time.
+    // The call waits for a while, if it is asked to; the peer may come in time.
     let patience = Duration::from_millis(100);
     let error = endpoint.connect_wait("local:box", patience).unwrap_err();
     assert!(matches!(error, Error::NameGone { .. }), "{error}");
@@ -166,7 +166,7 @@ fn waiting(_: &Args) {
     let directory = own_directory();
     let endpoint = Endpoint::new().unwrap();
     let open_to = |mode| fs::set_permissions(&directory, Permissions::from_mode(mode)).unwrap();
-    // Where all users may write, nobody is looked for.
+    // A directory where all users may write is not searched.
     open_to(0o777);
     let error = endpoint.connect("local:box").unwrap_err();
     assert!(matches!(error, Error::NotAllowed { .. }), "{error}");
@@ -228,7 +228,7 @@ fn an_endpoint_that_does_not_answer_is_not_waited_for_for_ever() {
     let mut hasty = stage.role("hasty").spawn();
     hasty.expect("has waited long enough");
     patient.signal(Signal::CONT);
-    // Whoever calls later is answered later.
+    // A caller that calls later is answered later.
     stage.role("late_caller").spawn().end_well();
     hasty.say("look");
     hasty.end_well();
@@ -242,7 +242,7 @@ fn patient(_: &Args) {
     hear();
 }
 
-/// What is put where the memory of a call was that was given up.
+/// The objects that are put in place of the memory of a call that was given up.
 const BOXES: usize = 2000;
 
 fn hasty(_: &Args) {
@@ -260,13 +260,13 @@ fn hasty(_: &Args) {
         }
         other => panic!("{other:?}"),
     }
-    // Of such sizes as what others may write while a call lasts.
+    // Boxes of the same sizes as memory that others may write while a call lasts.
     let boxes: Vec<[Box<[u8; 16]>; 2]> =
         (0..BOXES).map(|_| [(); 2].map(|()| Box::new([0x5a; 16]))).collect();
     assert!(endpoint.peers().is_empty());
     say("has waited long enough");
     hear();
-    // The other side has by now seen the call. Whatever it did about it, our memory is ours.
+    // The other side has by now seen the call. Our memory is ours no matter what it did about it.
     for bytes in std::hint::black_box(boxes).iter().flatten() {
         assert_eq!(**bytes, [0x5a; 16], "written by a peer");
     }
@@ -322,7 +322,7 @@ fn malformed(_: &Args) {
 
 // The directory.
 
-/// What is said of a directory that is not for Pinfold to change.
+/// The advice about a directory that is not for Pinfold to change.
 const ELSEWHERE: &str = "set PINFOLD_DIR, for all programs that are to meet, to a directory of this \
                          user's alone, or to a path where there is nothing yet: Pinfold makes it";
 
@@ -334,7 +334,7 @@ fn place(stage: &Stage, name: &str, mode: u32) -> PathBuf {
     place
 }
 
-/// What a role is told whose endpoints are to listen there.
+/// The error of a role whose endpoints are to listen there.
 fn told_of(stage: &Stage, place: &Path) -> String {
     let mut role = stage.role("unsafe_place").env("PINFOLD_DIR", place).spawn();
     let why = role.expect("refused");

@@ -1,7 +1,7 @@
 //! Messages in thousands of parts that lie next to each other are one segment to the kernel.
 //!
-//! Both processes may hand it one segment a call on either side, so that each call that lists the parts
-//! fails, and with it the message.
+//! Both processes may hand the kernel one segment a call on either side, so that each call that
+//! lists the parts fails, and with it the message.
 
 use std::io::{IoSlice, IoSliceMut};
 
@@ -14,10 +14,11 @@ use pinfold_tests::{
 
 pinfold_tests::roles!(sender, receiver);
 
-/// The receiver reads the first alone; the sender writes a part of the others, from 64 KiB on.
+/// Numbers of parts: the receiver reads the first alone; the sender writes a part of the others,
+/// from 64 KiB on.
 const PARTS: [usize; 3] = [500, 10_000, 30_000];
 
-/// Bytes of a part where the message comes from, and where it goes to.
+/// Bytes of a part at the source of the message, and at its destination.
 const SENT: usize = 100;
 const RECEIVED: usize = 70;
 

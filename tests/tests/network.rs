@@ -1,5 +1,5 @@
-//! The networks that tests of the whole system stand on: they do to plain TCP and UDP what they say, and
-//! nothing of them is left.
+//! The networks that tests of the whole system stand on: they treat plain TCP and UDP as they say,
+//! and nothing of them is left.
 
 use std::{
     io::{ErrorKind, Read, Write},
@@ -19,9 +19,9 @@ use rustix::net::sockopt::set_socket_recv_buffer_size;
 
 pinfold_tests::roles!(visitor, owner);
 
-/// In which what can come must come.
+/// The time in which a packet that can come must come.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// In which what cannot come would have come.
+/// The time in which a packet that cannot come would have come.
 const WHILE: Duration = Duration::from_millis(300);
 
 /// Bytes that are nowhere the same for long.
@@ -51,7 +51,7 @@ fn connect(
     (near, far)
 }
 
-/// Who comes, and soon.
+/// The next connection, which comes soon.
 fn accept(listener: &TcpListener) -> TcpStream {
     listener.set_nonblocking(true).unwrap();
     let end = Instant::now() + PATIENCE;
@@ -73,7 +73,7 @@ fn pair(network: &Network, from: usize, to: usize) -> (TcpStream, TcpStream) {
     connect(network, from, &listener, address)
 }
 
-/// Whether all that `sent` sends comes, as it was.
+/// Checks that all bytes that `sent` holds come, and come right.
 fn arrives(sent: &[u8], to: &mut TcpStream) {
     to.set_read_timeout(Some(PATIENCE)).unwrap();
     let mut come = vec![0; sent.len()];
@@ -163,7 +163,7 @@ fn nothing_comes_while_cut_and_all_of_it_once_mended() {
         let (mut near, mut far) = pair(&network, 0, 1);
         pass(&mut near, &mut far, 1000);
         network.cut(1);
-        // As much as the kernel takes without being rid of any.
+        // As much as the kernel takes without a reader.
         let sent = bytes(20_000);
         near.write_all(&sent).unwrap();
         nothing_arrives(&mut far);
@@ -190,7 +190,7 @@ fn a_partition_is_between_two() {
         let sent = bytes(10_000);
         near.write_all(&sent).unwrap();
         nothing_arrives(&mut far);
-        // Not by another address either, nor after the cable was out.
+        // Neither by another address, nor after the cable was out.
         network.change_address(1, Ipv4Addr::new(10, 77, 0, 77));
         network.cut(0);
         network.mend(0);
@@ -234,7 +234,7 @@ fn another_address_breaks_connections() {
         pass(&mut near, &mut far, 1000);
         network.change_address(1, Ipv4Addr::new(10, 77, 0, 9));
         near.write_all(b"to whom").unwrap();
-        // Others come by the new one meanwhile.
+        // Other connections come by the new address meanwhile.
         let (mut later, mut there) = pair(&network, 0, 1);
         assert_eq!(later.peer_addr().unwrap().ip(), IpAddr::from([10, 77, 0, 9]));
         pass(&mut later, &mut there, 1000);
@@ -242,7 +242,7 @@ fn another_address_breaks_connections() {
     });
 }
 
-/// How a stream ends, and what comes of it before.
+/// The end of a stream, and the bytes that come before it.
 fn rest(stream: &mut TcpStream) -> (Vec<u8>, Option<ErrorKind>) {
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
     let mut come = Vec::new();
@@ -271,7 +271,8 @@ fn a_relay_resets_after_exactly_so_many_bytes() {
                 };
                 let written = thread::scope(|scope| {
                     let writes = scope.spawn(|| from.write_all(&sent));
-                    // Not all that has passed is there: the relay has to wait for it to be read.
+                    // Not all bytes that have passed are there: the relay has to wait until they
+                    // are read.
                     let end = Instant::now() + PATIENCE;
                     while relay.passed(way) != passed + limit {
                         assert!(Instant::now() < end, "{} bytes passed", relay.passed(way));
@@ -284,7 +285,7 @@ fn a_relay_resets_after_exactly_so_many_bytes() {
                     assert_eq!(end, Some(ErrorKind::ConnectionReset));
                     writes.join().unwrap()
                 });
-                // Who sends is told once: while writing, or afterwards.
+                // The sender is told once: while writing, or afterwards.
                 let told = written.err().map(|error| error.kind());
                 let (come, end) = rest(from);
                 assert_eq!(come.len(), 0);
@@ -308,7 +309,7 @@ fn a_relay_passes_everything_on_if_not_told_otherwise() {
         assert_eq!(far.peer_addr().unwrap().ip(), relay.address().ip());
         pass(&mut near, &mut far, 500_000);
         pass(&mut far, &mut near, 400_000);
-        // It counts what it has passed on already.
+        // It counts the bytes that it has passed on already.
         let end = Instant::now() + PATIENCE;
         while [Way::There, Way::Back].map(|way| relay.passed(way)) != [500_000, 400_000] {
             assert!(Instant::now() < end, "{} there", relay.passed(Way::There));
@@ -338,7 +339,7 @@ fn a_relay_keeps_back_what_it_is_told_to() {
         nothing_arrives(&mut far);
         relay.delay(Duration::from_millis(1));
         arrives(&sent, &mut far);
-        // With something in it, it ends all the same, and takes its connections along.
+        // A relay that holds bytes ends all the same, and takes its connections along.
         relay.stall();
         near.write_all(&sent).unwrap();
         drop(relay);
@@ -346,7 +347,7 @@ fn a_relay_keeps_back_what_it_is_told_to() {
     });
 }
 
-/// Says where it is, and connects.
+/// Says its address, and connects.
 fn visitor(args: &Args) {
     say(Namespace::current().unwrap().inode());
     let to: SocketAddr = args.number("to");
@@ -369,7 +370,7 @@ fn processes_run_in_places() {
     });
 }
 
-/// Cables from every namespace of a network to here. When one of those ends, so does its cable.
+/// Cables from every namespace of a network to here. When a namespace ends, so does its cable.
 fn tie(network: &Network, here: &Namespace) {
     let name = |at: usize| format!("tied{at}");
     for place in 0..network.places() {
@@ -379,7 +380,7 @@ fn tie(network: &Network, here: &Namespace) {
     veth::pair((here, &name(9)), (bridge, "tie"), 1500).unwrap();
 }
 
-/// Waits until all of these are gone.
+/// Waits until all cables of these names are gone.
 fn all_gone(here: &Namespace) {
     let end = Instant::now() + PATIENCE;
     while here.links().unwrap() != ["lo"] {
@@ -413,7 +414,7 @@ fn nothing_is_left_when_it_is_dropped() {
     });
 }
 
-/// Makes a network, ties it to where it is, and waits for its end.
+/// Makes a network, ties it to its own namespace, and waits for its end.
 fn owner(_: &Args) {
     let network = Network::new(2);
     tie(&network, &Namespace::current().unwrap());

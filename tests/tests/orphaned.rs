@@ -23,7 +23,7 @@ impl Drop for Orphan {
     }
 }
 
-/// A parent whose child is there, where it listens for other hosts, and the child.
+/// A parent whose child is there, the address where it listens for other hosts, and the child.
 fn parent_of(stage: &Stage, by: &str, goes: &str) -> (Player, String, Orphan) {
     let mut parent = stage.role("parent").with("by", by).with("goes", goes).spawn();
     let at = parent.expect("listens at");
@@ -31,7 +31,7 @@ fn parent_of(stage: &Stage, by: &str, goes: &str) -> (Player, String, Orphan) {
     (parent, at, Orphan(Pid::from_raw(child).expect("a process")))
 }
 
-/// Has the parent go, and its end seen.
+/// Has the parent go, and waits until its end is seen.
 fn go(parent: &mut Player, goes: &str) {
     match goes {
         "killed" => {
@@ -40,7 +40,7 @@ fn go(parent: &mut Player, goes: &str) {
         }
         _ => {
             parent.say("go");
-            // It is another program now, which nobody talks to; those who look wait for that.
+            // It is another program now, without an endpoint; the watching processes wait for that.
         }
     }
 }
@@ -76,7 +76,7 @@ fn the_name_is_free(by: &str, goes: &str) {
     drop(orphan);
 }
 
-/// Finds nobody under the name, takes it, and is found.
+/// Finds no endpoint under the name, takes it, and is found.
 fn heir(args: &Args) {
     let endpoint = Endpoint::builder().connect_timeout(PATIENCE).build().unwrap();
     let until_gone = || loop {
@@ -94,7 +94,7 @@ fn heir(args: &Args) {
     let heir = until_gone();
     endpoint.connect("local:box").unwrap();
     heir.accept_timeout(PATIENCE).unwrap();
-    // It is taken, as any other.
+    // The name is taken, as any other.
     assert!(matches!(attentive("local:box"), Err(Error::NameInUse { .. })));
 }
 
@@ -103,7 +103,7 @@ fn the_name_of_the_dead_is_free_though_a_child_lives() {
     the_name_is_free("fork", "killed");
 }
 
-/// Even though the child has the socket that listens.
+/// The port is free even though the child has the socket that listens.
 #[test]
 fn the_name_of_the_dead_is_free_though_a_bare_clone_lives() {
     the_name_is_free("clone", "killed");
@@ -171,8 +171,8 @@ fn peers_learn_of_a_death_though_a_child_lives() {
     peers_hear_of_it("fork", "killed", true);
 }
 
-/// Those on this host: the kernel tells of processes. To those of other hosts the copy of the
-/// connection is as good as the connection; they learn of it when it does not answer.
+/// Peers on this host: the kernel tells of processes. To peers on other hosts the copy of the
+/// connection is as good as the connection; they learn of the end when it does not answer.
 #[test]
 fn peers_on_this_host_learn_of_a_death_though_a_bare_clone_lives() {
     peers_hear_of_it("clone", "killed", false);

@@ -1,5 +1,5 @@
 #![allow(unsafe_code)]
-//! Memory that receives are posted with is there before their messages come, and keeps what it had.
+//! Memory of posted receives is there before their messages come, and keeps its contents.
 // Invariant: mapped memory is the test's own, and borrowed by one receive at a time.
 
 use std::{
@@ -13,7 +13,7 @@ use pinfold_tests::{pair, skip::skip};
 
 const LEN: usize = 3 << 20;
 
-/// Memory that nobody has touched, or of which the first page was written.
+/// Memory that no thread has touched, or of which the first page was written.
 fn fresh(first: &[u8]) -> &'static mut [u8] {
     let (protection, kind) =
         (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
@@ -21,7 +21,7 @@ fn fresh(first: &[u8]) -> &'static mut [u8] {
     let memory = unsafe {
         let at = libc::mmap(ptr::null_mut(), LEN, protection, kind, -1, 0);
         assert!(at != libc::MAP_FAILED, "{}", io::Error::last_os_error());
-        // So that no page comes with its neighbours.
+        // No page is to come with its neighbours.
         libc::madvise(at, LEN, libc::MADV_NOHUGEPAGE);
         slice::from_raw_parts_mut(at.cast::<u8>(), LEN)
     };
@@ -33,14 +33,14 @@ fn pages_there(memory: &[u8]) -> usize {
     memory.chunks(4096).filter(|page| is_resident(page.as_ptr().addr() as u64, 4096)).count()
 }
 
-/// Whether the kernel can do it (Linux 5.14).
+/// Returns whether the kernel can do it (Linux 5.14).
 fn is_possible() -> bool {
     let memory = fresh(&[]);
     let put = pinfold_sys::mem::fault_safe_copy::put_pages(memory.as_ptr().addr() as u64, 4096);
     put.inspect_err(|error| skip(&format!("pages before they are written: {error}"))).is_ok()
 }
 
-/// Waits until so much of the memory is there; how much is after all.
+/// Waits until so much of the memory is there. Returns how much there is after all.
 fn await_pages(at: usize, len: usize) -> usize {
     let there = || (at..at + len).step_by(4096).filter(|at| is_resident(*at as u64, 1)).count();
     let end = Instant::now() + Duration::from_secs(20);
@@ -50,7 +50,7 @@ fn await_pages(at: usize, len: usize) -> usize {
     there()
 }
 
-/// By the thread that waits for the message, or by the endpoint's own.
+/// The pages are made by the thread that waits for the message, or by the endpoint's own.
 #[test]
 fn the_memory_of_receives_that_wait_is_made_ready() {
     if !is_possible() {
@@ -69,7 +69,7 @@ fn the_memory_of_receives_that_wait_is_made_ready() {
         a.scope(|scope| {
             let receive = scope.recv_into(from_b, 1, &mut memory[..]).unwrap();
             if progress == Progress::Dedicated {
-                // Nobody calls the endpoint meanwhile.
+                // No thread calls the endpoint meanwhile.
                 send(await_pages(at, LEN));
                 assert_eq!(receive.wait().0.unwrap().len, 5);
                 return;

@@ -1,5 +1,5 @@
 #![allow(unsafe_code)]
-//! The cache probe on this machine: whether it keeps to what its calibration promised.
+//! The cache probe on this machine: it keeps to the promise of its calibration.
 
 use pinfold::copy::{CacheState, Probe};
 use pinfold_sys::cpu::block::flush;

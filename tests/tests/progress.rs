@@ -1,5 +1,5 @@
-//! Who waits and who makes progress: on the endpoint's descriptor, many threads at one endpoint, the
-//! thread that drives.
+//! Waiting and progress: on the endpoint's descriptor, many threads at one endpoint, the thread
+//! that drives.
 
 use std::{
     future::Future,
@@ -23,10 +23,10 @@ pinfold_tests::roles!(dozing, tapping, threaded, echoing, computing, feeding);
 /// Lengths that go by every path.
 const LENGTHS: [usize; 7] = [8, 56, 1500, 20_000, 100_000, 700_000, 6 << 20];
 
-/// A tag.
+/// The tag of a word that the other side may go on.
 const GO: u64 = 1 << 40;
 
-/// So long nothing may take that should happen.
+/// The longest time that any step may take.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 // A caller that never has to wait.
@@ -57,7 +57,7 @@ fn messages_that_are_always_there_do_not_keep_others_out() {
     caller.join().unwrap().unwrap_or_else(|error| panic!("after {rounds} rounds: {error}"));
 }
 
-/// Counts, when it is woken, what has come to an endpoint besides.
+/// A waker that counts, when it is woken, the other messages that have come to an endpoint.
 struct Counts {
     endpoint: Endpoint,
     unexpected: mpsc::Sender<u64>,
@@ -89,7 +89,7 @@ fn what_came_is_told_before_more_is_taken_from_who_goes_on_and_on() {
                 break unexpected;
             }
         };
-        // One turn, and one more that may have begun before it was looked.
+        // One turn, and one more that may have begun before the look.
         assert!(unexpected < 2 * TURN, "told of it after {unexpected} more");
         drop(torrent);
     }
@@ -117,7 +117,7 @@ fn the_descriptor_with_all_that_copies() {
     stage.play(["dozing", "tapping"].map(|role| stage.role(role).with("long", 1)));
 }
 
-/// The message of a tap: mostly short; by all paths if it is about those.
+/// The length of a tap's message: mostly short; by all paths if the play is about those.
 fn tap_len(args: &Args, tap: u64) -> usize {
     let mut random = Random::new(tap);
     if args.has("long") { random.pick(&LENGTHS) } else { random.below(64) as usize }
@@ -269,7 +269,7 @@ fn messages_move_while_the_program_computes() {
 
 fn computing(args: &Args) {
     let (endpoint, peer) = role::listen(args.builder(), "compute");
-    // Posted before it comes.
+    // Receives posted before the message comes.
     for (i, len) in LENGTHS.into_iter().enumerate() {
         let tag = i as u64;
         let mut request = endpoint.recv_owned(peer, tag, vec![0; len]);
@@ -279,7 +279,7 @@ fn computing(args: &Args) {
         result.unwrap();
         stamp::check(&bytes, tag);
     }
-    // Posted after it was announced.
+    // Receives posted after the message was announced.
     for (i, len) in LENGTHS.into_iter().enumerate() {
         let tag = i as u64;
         endpoint.send(peer, GO, b"").unwrap();
@@ -290,7 +290,7 @@ fn computing(args: &Args) {
         result.unwrap();
         stamp::check(&bytes, tag);
     }
-    // Sent.
+    // Sends.
     for (i, len) in LENGTHS.into_iter().enumerate() {
         let request = endpoint.send_owned(peer, i as u64, stamp::bytes(len, i as u64));
         assert_eq!(role::hear(), "stop computing");

@@ -1,5 +1,5 @@
-//! Messages out of memory and into memory that is unmapped, replaced, moved, discarded and split between
-//! one message and the next: each has what its sender stamped last, by every path.
+//! Messages out of memory and into memory that is unmapped, replaced, moved, discarded and split
+//! between one message and the next: each has its sender's last stamp, by every path.
 
 use std::{
     collections::BTreeMap,
@@ -12,7 +12,7 @@ use pinfold_tests::{Args, Stage, figures, ground::places, role, skip::is_long, s
 pinfold_tests::roles!(sender, receiver);
 
 const PLACES: usize = 40;
-/// Those that no message lies in; other threads change them meanwhile.
+/// Places that no message lies in; other threads change them meanwhile.
 const OTHERS: usize = 8;
 
 fn rounds() -> u64 {
@@ -37,7 +37,8 @@ fn no_message_has_what_was_there_before() {
     }
 }
 
-/// What both sides choose alike, round by round: a place, and whether its part is one for a message.
+/// The choice that both sides make alike, round by round: a place, and whether its part is one for
+/// a message.
 fn choose(common: &mut Random) -> usize {
     OTHERS + common.below((PLACES - OTHERS) as u64) as usize
 }

@@ -1,5 +1,5 @@
-//! Peers that are called by host and port and are on this very host: reached as such, or over the connection,
-//! and then with the reason.
+//! Peers that are called by host and port and are on this very host: reached as such, or over the
+//! connection, and then with the reason.
 
 use std::{
     fs,
@@ -24,12 +24,12 @@ pinfold_tests::roles!(host, guest, intruder, impostor);
 
 const NOBODY: u32 = 65534;
 const KEY: [u8; 32] = [7; 32];
-/// What each side sends as soon as it can, in this order.
+/// The messages that each side sends as soon as it can, in this order.
 const FIRST: [usize; 7] = [8, 100_000, 0, 57, 2 << 20, 4096, 1];
 /// The message whose receipt is looked at.
 const LONG: usize = 1 << 20;
 
-/// What a pair came to, as one side sees it.
+/// One side's view of a pair.
 struct Side {
     endpoint: Endpoint,
     peer: PeerId,
@@ -45,7 +45,7 @@ impl Side {
         thread::scope(|scope| {
             scope.spawn(|| {
                 for (at, len) in FIRST.into_iter().enumerate() {
-                    // One tag: what overtakes shows.
+                    // All messages have one tag: one that overtakes another shows.
                     let message = stamp::bytes(len, own + at as u64);
                     self.endpoint.send(self.peer, 1, &message).unwrap();
                 }
@@ -59,7 +59,7 @@ impl Side {
     }
 }
 
-/// Two endpoints of this process; both have sent something at once, which came in order.
+/// Two endpoints of this process; both have sent messages at once, which came in order.
 fn pair(one: Builder, two: Builder) -> (Side, Side) {
     let one = one.listen("tcp:127.0.0.1:0").build().unwrap();
     let two = two.build().unwrap();
@@ -137,14 +137,14 @@ fn who_is_not_to_look_stays_with_the_connection() {
 fn the_last_place_is_not_taken_twice() {
     let (one, two) = pair(builder().peers_max(1), builder().peers_max(1));
     assert_eq!((one.info().cma_refused, two.info().cma_refused), (None, None));
-    // Once it has left, there is a place again: nothing has remained of the connection.
+    // Once the peer has left, there is a place again: nothing has remained of the connection.
     let address = one.endpoint.listens_at().unwrap();
     two.endpoint.disconnect(two.peer);
     let again = two.endpoint.connect_wait(&address, PATIENCE);
     assert!(again.is_ok() || one.endpoint.peers().len() == 1, "{again:?}");
 }
 
-/// Where all of them look for names: under the stage, whoever they are.
+/// The directory where all of them look for names: under the stage, for every user.
 fn place(stage: &Stage) -> PathBuf {
     stage.path().join("common")
 }
@@ -153,7 +153,8 @@ fn host_on(stage: &Stage) -> Casting<'_> {
     stage.role("host").env("PINFOLD_DIR", place(stage))
 }
 
-/// What a guest comes to with a host: the reason why it stays with its connection, as each side has it.
+/// The outcome of a guest's visit to a host: the reason why it stays with its connection, as each
+/// side has it.
 fn visit(stage: &Stage, mut host: Player, guest: Casting<'_>) -> (String, String) {
     let _ = stage;
     let address = host.expect("listens at");
@@ -200,7 +201,7 @@ fn other_users_stay_with_the_connection() {
         // The directory hides the name, or the access rule says no.
         assert!([reach(Errno::NOENT), reach(Errno::ACCESS)].contains(&guest), "{guest}");
     }
-    // Who is admitted is not kept apart, though the kernel may keep their memory apart.
+    // An admitted guest is not kept apart, though the kernel may keep the memory of both apart.
     let stage = Stage::new(60);
     let host = host_on(&stage).with("admits", NOBODY).spawn();
     let guest = stage.role("guest").user(NOBODY).env("PINFOLD_DIR", place(&stage));
@@ -233,7 +234,7 @@ fn the_local_name_is_no_way_around_the_key() {
     intruder.expect("calls");
     intruder.expect("was kept out");
     intruder.end_well();
-    // It has met nobody so far.
+    // A guest that has met no peer so far.
     let mut guest =
         stage.role("guest").env("PINFOLD_DIR", place(&stage)).with("address", address).spawn();
     assert_eq!(guest.expect("apart"), "no");
@@ -242,8 +243,9 @@ fn the_local_name_is_no_way_around_the_key() {
     host.end_well();
 }
 
-/// Somebody else has the name where the guest looks, and answers or does not. Meanwhile the host waits for the last word
-/// of the guest, which it has let in; that lets in nobody else who calls by the name.
+/// Another endpoint has the name where the guest looks, and answers or does not. Meanwhile the host
+/// waits for the last word of the guest, which it has let in; that lets in no other caller by the
+/// name.
 #[test]
 fn who_stands_at_the_name_is_not_the_peer() {
     for (way, why) in [("answers", Errno::NOENT), ("silent", Errno::TIMEDOUT)] {
@@ -271,7 +273,7 @@ fn who_stands_at_the_name_is_not_the_peer() {
     }
 }
 
-/// What a side is told of why it stays with the connection.
+/// Says why a side stays with the connection.
 fn tell(side: &Side) {
     let why = side.info().cma_refused;
     say(format_args!("apart {}", why.map_or("no".into(), |why| why.to_string())));
@@ -317,7 +319,8 @@ fn names(place: &std::path::Path) -> Vec<String> {
     names.filter(|name| !name.starts_with('.')).collect()
 }
 
-/// Calls every name that there is, without having called by host and port: once, or as long as it is told.
+/// Calls every name that there is, without having called by host and port: once, or as long as it
+/// is told.
 fn intruder(args: &Args) {
     let place = PathBuf::from(std::env::var_os("PINFOLD_DIR").expect("a place for names"));
     let endpoint = builder().label("intruder").build().unwrap();
@@ -327,7 +330,7 @@ fn intruder(args: &Args) {
     let end = Instant::now() + Duration::from_millis(for_ms);
     say("calls");
     loop {
-        // It may be let as far as the door.
+        // The intruder may be let as far as the greeting.
         if let Ok(peer) = endpoint.connect(&format!("local:{}", names[0])) {
             assert!(endpoint.recv_timeout(peer, 1, PATIENCE).unwrap_err().is_peer_gone());
         }
@@ -340,7 +343,7 @@ fn intruder(args: &Args) {
     say("was kept out");
 }
 
-/// Has the name of another endpoint, and answers who calls, or has them wait.
+/// Has the name of another endpoint, and answers callers, or has them wait.
 fn impostor(args: &Args) {
     let answers = args.text("way") == "answers";
     let progress = if answers { Progress::Dedicated } else { Progress::Inline };

@@ -1,5 +1,5 @@
-//! Falling asleep and being woken: nobody sleeps through a message for long, however the two are scheduled, and
-//! no processor is interrupted for it while anything goes on.
+//! Falling asleep and being woken: no side sleeps through a message for long, however the two are
+//! scheduled, and no processor is interrupted for it while messages go on.
 
 use std::{
     hint, thread,
@@ -18,7 +18,7 @@ use rustix::process::Signal;
 
 pinfold_tests::roles!(asker, answerer, streamer, sink);
 
-/// How a side waits.
+/// The ways in which a side waits.
 const WAYS: [&str; 3] = ["calls", "thread", "futures"];
 
 /// Rounds in which either side falls asleep, or is about to, as the other rings.
@@ -26,7 +26,8 @@ fn rounds() -> u64 {
     if is_long() { 1_000_000 } else { 20_000 }
 }
 
-/// As long as two messages may take when one of them was not rung for: a look is a second away at most.
+/// The time that two messages may take when one of them was not rung for: a look is a second away
+/// at most.
 const BOUND: Duration = Duration::from_secs(5);
 
 #[test]
@@ -43,7 +44,7 @@ fn nobody_sleeps_through_a_message() {
     }
 }
 
-/// Either is stopped at any moment, and goes on later.
+/// Either side is stopped at any moment, and goes on later.
 #[test]
 fn nobody_sleeps_through_a_message_that_was_sent_while_it_stood_still() {
     let stage = Stage::new(60);
@@ -66,7 +67,8 @@ fn nobody_sleeps_through_a_message_that_was_sent_while_it_stood_still() {
     all_end_well(&mut [asker, answerer]);
 }
 
-/// Processors are interrupted once a second, and when two meet; whether the two sleep at each message, or never.
+/// Processors are interrupted once a second, and when two meet, both if the two sleep at each
+/// message and if they never do.
 #[test]
 fn who_is_busy_interrupts_nobody() {
     for way in ["sleeping", "spinning", "streaming"] {
@@ -85,7 +87,7 @@ fn builder(args: &Args) -> pinfold::Builder {
     }
 }
 
-/// The next message of this tag, as this side waits for it.
+/// The next message of this tag, received in this side's way of waiting.
 fn next(endpoint: &Endpoint, peer: PeerId, tag: u64, way: &str) -> u64 {
     let message = match way {
         "futures" => block_on(endpoint.recv_message(peer, tag)).unwrap(),
@@ -153,7 +155,7 @@ fn answerer(args: &Args) {
         pass(&mut random);
         endpoint.send(peer, 1, &message[..]).unwrap();
     }
-    // Not gone before that is read.
+    // The peer is not gone before that is read.
     assert!(endpoint.recv(peer, 3).unwrap_err().is_peer_gone());
 }
 
@@ -172,7 +174,7 @@ fn streamer(args: &Args) {
     }
     endpoint.send(peer, 2, b"").unwrap();
     counted(&endpoint, before, began);
-    // The other has counted, too.
+    // The other side has counted, too.
     endpoint.recv(peer, 3).unwrap();
 }
 
@@ -187,7 +189,7 @@ fn sink(args: &Args) {
         }
         match way {
             "streaming" => continue,
-            // Longer than anybody spins.
+            // Longer than any side spins.
             "sleeping" => thread::sleep(Duration::from_micros(600)),
             _ => {}
         }
@@ -199,7 +201,7 @@ fn sink(args: &Args) {
 }
 
 fn counted(endpoint: &Endpoint, before: u64, began: Instant) {
-    // What is put down as it looks around.
+    // A message that is put down as it looks around.
     endpoint.progress().unwrap();
     let counters = endpoint.counters();
     let (barriers, seconds) = (counters.barriers - before, began.elapsed().as_secs());

@@ -1,5 +1,5 @@
-//! Long messages in memory of the library's own: whoever asks for them, however late, and however many
-//! are held.
+//! Long messages in memory of the library's own: for every later receive, however late, and however
+//! many are held.
 
 use std::{cell::RefCell, io::IoSliceMut};
 
@@ -10,7 +10,7 @@ use pinfold_tests::{
     stamp::{self, Random},
 };
 
-/// Without the kernel's help, so that messages are stored here until somebody asks.
+/// A builder without the kernel's help, so that messages are stored here until they are received.
 fn eager() -> pinfold::Builder {
     Endpoint::builder().paths(PathSet::only(&[Path::Inline, Path::Eager]))
 }
@@ -26,7 +26,7 @@ fn stored_messages_are_handed_out_in_every_way() {
         std::thread::scope(|scope| {
             scope.spawn(|| (0..5).for_each(|tag| _ = b.send(to_a, tag, &bytes).unwrap()));
             for tag in 0..5 {
-                // All of it, or as much as there is credit for, is here by then.
+                // All messages, or as many as there is credit for, are here by then.
                 while a.probe(from_b, tag).unwrap().is_none() {}
                 if tag != 4 {
                     (0..1000).for_each(|_| _ = a.progress().unwrap());
@@ -52,7 +52,7 @@ fn stored_messages_are_handed_out_in_every_way() {
     }
 }
 
-/// What is given back in between leaves holes, in which the next ones lie in pieces.
+/// Messages that are given back in between leave holes, in which the next ones lie in pieces.
 #[test]
 fn messages_that_are_held_stay_and_those_in_pieces_come_in_a_row() {
     let (a, from_b, b, to_a) = pair("held", Endpoint::builder(), Endpoint::builder());

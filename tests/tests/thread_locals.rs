@@ -1,4 +1,5 @@
-//! A program with more thread-local variables than the library's threads have stack, out of which they are taken.
+//! A program with more thread-local variables than the stack of the library's threads, out of which
+//! they are taken.
 
 use std::{cell::RefCell, time::Duration};
 
@@ -8,7 +9,7 @@ use pinfold::{
     translate::{own::OwnMemory, pincache::Budget},
 };
 
-/// Beside the stack of the smallest thread of the library's.
+/// Bytes of thread-local variables beside the stack of the library's smallest thread.
 const BYTES: usize = 384 << 10;
 
 thread_local! {
@@ -17,7 +18,7 @@ thread_local! {
 
 #[test]
 fn threads_of_the_library_have_room_for_them() {
-    // So that they are not left out of the program.
+    // A use, so that they are not left out of the program.
     LARGE.with_borrow_mut(|large| std::hint::black_box(large)[7] = 7);
     let endpoint = Endpoint::builder().progress(Progress::Dedicated).build().unwrap();
     assert!(endpoint.peers().is_empty());
@@ -26,7 +27,7 @@ fn threads_of_the_library_have_room_for_them() {
         engine.copy(vec![7; 4 << 20], vec![0; 4 << 20]).unwrap().wait().unwrap();
     ended.unwrap();
     assert!(from == to);
-    // Its threads have the smallest stack of all.
+    // The threads of own memory have the smallest stack of all.
     let memory = OwnMemory::new(Budget::of_bytes(1 << 20)).unwrap();
     let bytes = vec![7u8; 64 << 10];
     drop(memory.begin(bytes.as_ptr() as u64, bytes.len() as u64));

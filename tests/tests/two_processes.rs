@@ -12,7 +12,7 @@ use pinfold_tests::{
 
 pinfold_tests::roles!(source, sink);
 
-/// How messages have to go.
+/// The way that messages have to go.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Way {
     /// As the library likes.
@@ -27,18 +27,18 @@ enum Way {
     Arena,
     /// Each by `mapped`, out of an arena; long ones by both sides.
     Mapped,
-    /// Out of an arena whose peer has no address space for it.
+    /// Out of an arena that the peer has no address space for.
     Unmapped,
 }
 
 impl Way {
-    /// Whether the messages lie in an arena.
+    /// Returns whether the messages lie in an arena.
     fn is_shared(self) -> bool {
         matches!(self, Way::Arena | Way::Mapped | Way::Unmapped)
     }
 }
 
-/// How the ends of operations are waited for.
+/// The way that ends of operations are waited for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Mode {
     Blocking,
@@ -121,7 +121,7 @@ impl Case {
         if self.number.is_multiple_of(3) { self.number } else { mix(self.number) | 1 << 63 }
     }
 
-    /// Whether the sink has it posted before the source sends it.
+    /// Returns whether the sink has it posted before the source sends it.
     fn is_awaited(self) -> bool {
         self.number % 2 == 1
     }
@@ -148,7 +148,7 @@ fn sweep() -> impl Iterator<Item = Case> {
             }
         }
     }
-    // The same message twice in a row is no test of anything: sizes come mixed.
+    // The same message twice in a row tests nothing: sizes come mixed.
     let mut random = Random::new(cases.len() as u64);
     for i in (1..cases.len()).rev() {
         cases.swap(i, random.below(i as u64 + 1) as usize);
@@ -172,7 +172,7 @@ fn paths(way: Way, mode: Mode, is_source: bool) -> PathSet {
     }
 }
 
-/// Says so and returns `true` if the machine has no `cma` and the play is about that.
+/// Returns `true`, and says so, if the machine has no `cma` and the play is about that.
 fn is_denied(endpoint: &Endpoint, peer: PeerId, way: Way) -> bool {
     let why = endpoint.peer(peer).expect("connected").cma_refused;
     match why {
@@ -219,7 +219,8 @@ fn source(args: &Args) {
             assert_eq!(both, case.len as u64, "{case:?}: {receipt}; copied by both");
         }
         if receipt.path == Path::Mapped {
-            // What the receiver copied out of its mapping, and what this side helped with.
+            // The bytes that the receiver copied out of its mapping, and those that this side
+            // helped with.
             let both = receipt.copied_kernel + word(2);
             assert_eq!(both, case.len as u64, "{case:?}: {receipt}; copied by both");
             read += 1;
@@ -227,7 +228,7 @@ fn source(args: &Args) {
     }
     match way {
         Way::Mapped => assert_eq!(read, sweep().count()),
-        // Everything long, once the arena is known.
+        // Every long message, once the arena is known.
         Way::Arena => {
             let long = sweep().filter(|case| case.len >= 256 << 10).count();
             assert!(read >= long / 2, "{read} of {long}");
@@ -290,7 +291,7 @@ fn check_source(case: Case, way: Way, receipt: &Receipt) {
         Path::Cma | Path::Mapped => assert!(user == 0 && kernel <= len, "{what}"),
         Path::Handoff => panic!("{what}"),
     }
-    // Nobody asks where a short message lies.
+    // The place of a short message makes no difference.
     if way == Way::Auto && len >= 64 << 10 {
         assert_eq!(receipt.refused(Path::Mapped), Some(Refusal::NotShareable), "{what}");
     }
@@ -299,7 +300,7 @@ fn check_source(case: Case, way: Way, receipt: &Receipt) {
     }
 }
 
-/// What is the same on both sides.
+/// Checks the figures that are the same on both sides.
 fn check_receipt(case: Case, way: Way, receipt: &Receipt, what: &str) {
     assert_eq!(receipt.bytes, case.len as u64, "{what}");
     assert_eq!(receipt.refused(receipt.path), None, "{what}");
@@ -424,7 +425,7 @@ fn receive(endpoint: &Endpoint, peer: PeerId, case: Case, mode: Mode) -> Receipt
     message(case, result)
 }
 
-/// Runs a future beside another that never rests.
+/// Runs a future beside another that is never idle.
 fn run<F: Future>(future: F) -> F::Output {
     let executor = LocalExecutor::new();
     let busy = executor.spawn(async {

@@ -47,7 +47,7 @@ fn builder() -> pinfold::Builder {
     })
 }
 
-/// What an endpoint has copied in bulk.
+/// Bytes that an endpoint has copied in bulk.
 fn bulk(endpoint: &Endpoint) -> u64 {
     let counts = endpoint.copies();
     let algorithm: Algorithm = ALGORITHM.parse().unwrap();
@@ -64,7 +64,7 @@ fn bulk(endpoint: &Endpoint) -> u64 {
 
 fn owner(_: &Args) {
     let (endpoint, peer) = role::listen(builder(), "aside");
-    // All of the message is here before it is asked for.
+    // The whole message is here before it is asked for.
     while endpoint.counters().unexpected == 0 || bulk(&endpoint) < STORED as u64 - 2048 {
         endpoint.progress().unwrap();
     }
@@ -75,7 +75,7 @@ fn owner(_: &Args) {
     assert_eq!(received.receipt.copied_user, 2 * STORED as u64, "{}", received.receipt);
     assert_eq!(received.receipt.copied_by(), Some(ALGORITHM.parse().unwrap()));
     assert_eq!(bulk(&endpoint) - before, STORED as u64, "out of the store");
-    // The same as a message of its own: only what was copied to be stored.
+    // The same as a message of its own: only the part that was stored was copied.
     go(&endpoint, peer);
     while bulk(&endpoint) < before + 2 * STORED as u64 - 2048 {
         endpoint.progress().unwrap();
@@ -115,7 +115,7 @@ fn owner(_: &Args) {
     await_go(&endpoint, peer);
 }
 
-/// What `what` adds to the bytes copied in bulk.
+/// The bytes copied in bulk during `what`.
 fn added<T>(endpoint: &Endpoint, what: impl FnOnce() -> T) -> u64 {
     let before = bulk(endpoint);
     what();
@@ -156,7 +156,7 @@ fn user(_: &Args) {
         let answer = endpoint.request(peer, 7, &memory[..PAYLOAD]).wait().unwrap();
         assert_eq!(&*answer, b"had it");
     });
-    // It is kept, and then goes into the ring.
+    // The payload is kept, and then goes into the ring.
     let twice = 2 * PAYLOAD as u64;
     assert!((twice - ENDS..=twice).contains(&copied), "{copied} of a request");
     started(&endpoint, &remote, || {
@@ -192,19 +192,19 @@ fn started(endpoint: &Endpoint, remote: &RemoteRegion, owner_ends: impl FnOnce()
     let counters = endpoint.counters().one_sided;
     assert_eq!((counters.writes, counters.reads), (one_sided.writes + 1, one_sided.reads + 1));
     assert_eq!(counters.written_bytes, one_sided.written_bytes + LONG as u64);
-    // What is short counts as no bulk copy, whoever makes it.
+    // A short copy counts as no bulk copy, no matter which side makes it.
     let copied = added(endpoint, || {
         let (receipt, _) = remote.write_request(&engine, 900_000, vec![1; SHORT]).wait().unwrap();
         assert_eq!(receipt.unwrap().bytes, SHORT as u64);
     });
     assert_eq!(copied, 0);
-    // What cannot be begun ends at once, and gives the buffer back.
+    // An operation that cannot be begun ends at once, and gives the buffer back.
     let (result, back) = remote.write_request(&engine, REGION as u64, vec![1; 9]).wait().unwrap();
     assert!(matches!(result, Err(Error::OutOfBounds { .. })), "{result:?}");
     assert_eq!(back, [1; 9]);
     let mut write = remote.write_request(&engine, 64, back[..0].to_vec());
     assert!(write.try_wait().is_some() && write.try_wait().is_none());
-    // Dropped, it has ended one way or the other, and the memory is free to go.
+    // The dropped request has ended one way or the other, and the memory is free to go.
     drop(remote.read_request(&engine, 0, vec![0; REGION]));
     owner_ends();
     let (result, _) = remote.read_request(&engine, 0, vec![0; LONG]).wait().unwrap();
@@ -224,7 +224,7 @@ fn one_sided(endpoint: &Endpoint, peer: PeerId, memory: &mut [u8]) -> RemoteRegi
     memory.fill(0);
     assert_eq!(added(endpoint, || remote.read(64, memory).unwrap()), long);
     stamp::check(memory, 2);
-    // So say the receipts.
+    // The receipts say so, too.
     let by = |receipt: Receipt| receipt.copied_by().map(|algorithm| algorithm.to_string());
     let named = [
         by(remote.write(64, memory).unwrap()),

@@ -1,5 +1,5 @@
-//! Other users: admitted by name, by number or by group, and nobody else. Takes root, to become
-//! them.
+//! Other users: admitted by name, by number or by group, and no others. The tests take root, to
+//! become those users.
 
 use std::path::PathBuf;
 
@@ -17,7 +17,7 @@ pinfold_tests::roles!(host, guest, unknown);
 const NOBODY: u32 = 65534;
 const STRANGER: u32 = 65533;
 
-/// Where everybody looks: under the stage, whoever they are.
+/// The directory where all roles look: under the stage, for every user.
 fn place(stage: &Stage) -> PathBuf {
     stage.path().join("common")
 }
@@ -26,7 +26,7 @@ fn host_with<'a>(stage: &'a Stage, rule: &str) -> Casting<'a> {
     stage.role("host").with("rule", rule).env("PINFOLD_DIR", place(stage))
 }
 
-/// What a guest of this user id is told.
+/// The answer to a guest of this user id.
 fn visit(stage: &Stage, uid: u32, host: &mut Player) -> String {
     let guest = stage.role("guest").user(uid).env("PINFOLD_DIR", place(stage));
     let mut guest = guest.spawn();
@@ -52,7 +52,7 @@ fn admits(rule: &str, uid: u32, others: u32, groups: u32) {
     );
     assert_eq!(visit(&stage, STRANGER, &mut host), refusal);
     assert_eq!(visit(&stage, uid, &mut host), "welcome");
-    // Its owner needs no rule.
+    // The owner of the host needs no rule.
     assert_eq!(visit(&stage, 0, &mut host), "welcome");
     host.say("leave");
     host.end_well();
@@ -104,13 +104,13 @@ fn unknown(_: &Args) {
         assert!(matches!(error, Error::NotAllowed { name, .. } if name == what), "{text}");
         assert!(text.ends_with("does not know; create it, or give its number"), "{text}");
     }
-    // Names are one's own.
+    // A user's names are its own.
     let error = Endpoint::listen("local:4000000011/x").unwrap_err();
     assert!(matches!(error, Error::NotAllowed { .. }), "{error}");
     assert!(error.to_string().contains("listen at local:x, and have others"), "{error}");
 }
 
-/// Greets one guest after the other and sends back what they say.
+/// Greets one guest after the other and sends back their messages.
 fn host(args: &Args) {
     let rule = args.text("rule");
     let access = match rule.split_once(' ') {
@@ -120,7 +120,7 @@ fn host(args: &Args) {
         _ => Access::same_user(),
     };
     let builder = Endpoint::builder().label("host").access(access);
-    // Its own thread, so that it answers while it hears the director.
+    // A thread of its own drives the host, so that it answers while it hears the director.
     let builder = builder.progress(pinfold::Progress::Dedicated);
     let endpoint = builder.listen("local:host").build().unwrap();
     say("ready");

@@ -1,4 +1,4 @@
-//! Peers of another version of the protocol, and what listens there and is no endpoint at all.
+//! Peers of another version of the protocol, and listeners that are no endpoints at all.
 
 use std::{fs, path::PathBuf};
 
@@ -58,7 +58,7 @@ fn pretender(args: &Args) {
             let mut refuse = version_head(REFUSE, 7, 9);
             refuse.extend([2u64, 7, 9, 0, 0].iter().flat_map(|word| word.to_ne_bytes()));
             send(&caller, &refuse, SendFlags::empty()).unwrap();
-            // It hangs up first.
+            // The caller hangs up first.
             let (len, _) = recv(&caller, &mut hello[..], RecvFlags::empty()).unwrap();
             assert_eq!(len, 0);
         }
@@ -113,7 +113,7 @@ fn visitor(_: &Args) {
         let socket = socket_with(AddressFamily::UNIX, kind, SocketFlags::CLOEXEC, None).unwrap();
         let file = own_directory().join("visited");
         connect(&socket, &SocketAddrUnix::new(file).unwrap()).unwrap();
-        // Of a later version's greeting only the beginning is the same.
+        // A later version's greeting has only the beginning in common.
         let mut hello = version_head(HELLO, min, max);
         hello.extend([9; 200]);
         send(&socket, &hello, SendFlags::NOSIGNAL).unwrap();
@@ -130,9 +130,9 @@ fn visitor(_: &Args) {
         refuse.extend([2u64, 1, 1, 0, 0].iter().flat_map(|word| word.to_ne_bytes()));
         assert_eq!(answer, refuse, "versions {min} to {max}");
     }
-    // Whoever also speaks ours has to do so; this one's introduction is rubbish.
+    // A peer that also speaks ours has to do so; this one's introduction is rubbish.
     assert_eq!(call(1, 9), b"");
-    // None of this was the endpoint's end.
+    // None of these calls was the endpoint's end.
     let (endpoint, peer) = role::connect(Endpoint::builder(), "visited");
     endpoint.send(peer, 1, b"hello").unwrap();
     assert!(endpoint.recv(peer, 2).unwrap_err().is_peer_gone());

@@ -1,6 +1,7 @@
 #![allow(unsafe_code)]
-//! Pairs from which the kernel takes the `cma` path after they have met: messages go on by the paths that are left,
-//! none is lost, and receipts say why. And messages in memory that the kernel does not show to other processes.
+//! Pairs from which the kernel takes the `cma` path after they have met: messages go on by the
+//! paths that are left, none is lost, and receipts say why. And messages in memory that the kernel
+//! does not show to other processes.
 
 use std::{io::IoSlice, ptr, slice};
 
@@ -18,7 +19,7 @@ const MIB: usize = 1 << 20;
 /// A user without rights.
 const NOBODY: u32 = 65_534;
 
-/// What the sides lose, the caller's first.
+/// The calls and rights that the sides lose, the caller's first.
 fn play(losses: [&str; 2]) {
     let is_root = rustix::process::geteuid().is_root();
     let setuid = losses.contains(&"setuid");
@@ -69,7 +70,8 @@ fn filters_of_both_sides() {
     }
 }
 
-/// These may mean the memory of a message as well: each is tried anew, and comes all the same.
+/// These errors may mean the memory of a message as well: each is tried anew, and comes all the
+/// same.
 #[test]
 fn filters_that_answer_as_if_memory_were_missing() {
     for errno in [libc::EFAULT, libc::EINVAL, libc::ENOMEM] {
@@ -93,7 +95,7 @@ fn listener(args: &Args) {
     traffic(&endpoint, peer, args, false);
 }
 
-/// Loses what the test says.
+/// Loses the call or right that the test names.
 fn lose(what: &str) {
     match what {
         "" => {}
@@ -169,7 +171,7 @@ fn receive_each(endpoint: &Endpoint, peer: PeerId, round: u64) -> Vec<Receipt> {
     receipts
 }
 
-/// A message of each kind each way, in turns.
+/// Sends a message of each kind each way, in turns.
 fn exchange(
     endpoint: &Endpoint,
     peer: PeerId,
@@ -183,8 +185,8 @@ fn exchange(
     [sent, received]
 }
 
-/// Each side insists on the kernel a few times, so that both learn of all that is denied: by each of the calls,
-/// for memory in one part and in several.
+/// Each side insists on the kernel a few times, so that both learn of every denial: by each of the
+/// calls, for memory in one part and in several.
 fn settle(endpoint: &Endpoint, peer: PeerId, begins: bool) {
     let bytes = stamp::bytes(3 * MIB, 6);
     for turn in 0..16 {
@@ -201,7 +203,7 @@ fn settle(endpoint: &Endpoint, peer: PeerId, begins: bool) {
             endpoint.recv(peer, 3 << 32 | turn).unwrap();
             match request.try_wait() {
                 Some((Ok(_), bytes)) => stamp::check(&bytes, 6),
-                // Its sender was told that it cannot be.
+                // The sender was told that it cannot be copied.
                 Some((Err(Error::Transfer { .. }), _)) | None => {}
                 Some((Err(error), _)) => panic!("{turn}: {error}"),
             }
@@ -209,7 +211,7 @@ fn settle(endpoint: &Endpoint, peer: PeerId, begins: bool) {
     }
 }
 
-/// Messages that are on their way, both ways, as the kernel takes its leave away.
+/// Messages that are on their way, both ways, as the kernel withdraws its leave.
 const FLIGHT: u64 = 12;
 
 fn traffic(endpoint: &Endpoint, peer: PeerId, args: &Args, begins: bool) {
@@ -252,13 +254,13 @@ fn traffic(endpoint: &Endpoint, peer: PeerId, args: &Args, begins: bool) {
         let (receipt, _) = request.wait();
         receipt.unwrap_or_else(|error| panic!("{number}: {error}"));
     }
-    // All goes on.
+    // All traffic goes on.
     for round in 2..5 {
         exchange(endpoint, peer, &arena, round, begins);
     }
     settle(endpoint, peer, begins);
     let (here, there) = (answer_here(mine, theirs), answer_here(theirs, mine));
-    // Whatever is denied for good is not tried any more.
+    // A call that is denied for good is not tried any more.
     if here.is_some_and(|errno| !is_of_memory(errno)) {
         kill(&CMA);
     }
@@ -290,12 +292,12 @@ fn traffic(endpoint: &Endpoint, peer: PeerId, args: &Args, begins: bool) {
             assert!(info.paths.contains(Path::Cma));
         }
     }
-    // Nobody leaves before the other is done.
+    // Neither side leaves before the other is done.
     endpoint.send(peer, 9, b"").unwrap();
     endpoint.recv(peer, 9).unwrap();
 }
 
-// Memory that the kernel does not show to others, or nobody can read.
+// Memory that the kernel does not show to other processes, or that no process can read.
 
 #[test]
 fn memory_that_the_kernel_shows_to_nobody() {
@@ -307,7 +309,8 @@ fn memory_that_the_kernel_shows_to_nobody() {
     hearer.end_well();
 }
 
-/// Memory that peers use by its address: the owner's agent goes on with what the kernel does no more.
+/// Memory that peers use by its address: the owner's agent takes over from a kernel that no longer
+/// copies.
 #[test]
 fn spaces_that_the_kernel_denies_later() {
     for (denied, strict) in [("writev", false), ("cma", false), ("cma", true)] {
@@ -327,7 +330,7 @@ fn exposer(args: &Args) {
     let memory = memory(EXPOSED, false);
     stamp::fill(memory, 1);
     let start = memory.as_ptr().addr();
-    // SAFETY: nobody looks at it before the peer is done.
+    // SAFETY: no thread looks at it before the peer is done.
     let exposed = unsafe { endpoint.expose(start..start + EXPOSED, Rights::ReadWrite) }.unwrap();
     endpoint.send(peer, 1, &exposed.key().to_bytes()).unwrap();
     if endpoint.recv(peer, 2).unwrap()[0] == 1 {
@@ -369,7 +372,7 @@ fn user(args: &Args) {
     let receipt = space.write(start, &stamp::bytes(EXPOSED, 3)).unwrap();
     assert_eq!((receipt.path, receipt.refused(Path::Cma)), (Path::Eager, Some(why)), "{receipt}");
     assert_eq!(space.path(), Path::Eager);
-    // It is not asked to write any more.
+    // The kernel is not asked to write any more.
     kill(&CMA[1..]);
     let receipt = space.read(start, &mut bytes).unwrap();
     assert_eq!((receipt.path, receipt.refused(Path::Cma)), (Path::Eager, Some(why)), "{receipt}");
@@ -386,11 +389,12 @@ fn mapping(name: &str) -> Option<(usize, usize)> {
     Some((number(start)?, number(end)?))
 }
 
-/// `len` bytes of fresh memory, of which nobody can read the page in the middle if it is `broken`.
+/// `len` bytes of fresh memory, of which no process can read the page in the middle if it is
+/// `broken`.
 fn memory(len: usize, broken: bool) -> &'static mut [u8] {
     let (read_write, private) =
         (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
-    // SAFETY: fresh memory, for good; what nobody can read the test does not look at.
+    // SAFETY: fresh memory, for good; the test does not look at the part that no process can read.
     unsafe {
         let at = libc::mmap(ptr::null_mut(), len, read_write, private, -1, 0);
         assert_ne!(at, libc::MAP_FAILED);
@@ -412,7 +416,7 @@ fn teller(_: &Args) {
         matches!(error, Error::Transfer { source, .. }
             if source.raw_os_error() == Some(libc::EFAULT))
     };
-    // Without the kernel's copy, nobody would notice before it is touched.
+    // Without the kernel's copy, the page is not missed before it is touched.
     endpoint.send(peer, 1, &[u8::from(may)]).unwrap();
     if may {
         for broken in [ODD, 100_000, ODD] {
@@ -420,7 +424,7 @@ fn teller(_: &Args) {
             assert!(is_fault(&error), "{error}");
             assert_eq!(endpoint.send_by(Path::Cma, peer, 3, &whole).unwrap().path, Path::Cma);
         }
-        // Of the receiver's it is an error at both sides, too.
+        // A fault of the receiver's memory is an error at both sides, too.
         let error = endpoint.send_by(Path::Cma, peer, 4, &whole).unwrap_err();
         assert!(is_fault(&error), "{error}");
         assert_eq!(endpoint.send_by(Path::Cma, peer, 5, &whole).unwrap().path, Path::Cma);
@@ -439,7 +443,8 @@ fn teller(_: &Args) {
     let Some((start, _)) = page else {
         return role::skip("memory of a device: there is no [vvar]");
     };
-    // SAFETY: readable for as long as the process lives; what changes in it the test does not look at.
+    // SAFETY: readable for as long as the process lives; the test does not look at the bytes of it
+    // that change.
     let odd = unsafe { slice::from_raw_parts(start as *const u8, 4096) };
     let parts = [IoSlice::new(&whole[..MIB]), IoSlice::new(odd), IoSlice::new(&whole[MIB..])];
     let receipt = endpoint.send_vectored(peer, 7, &parts).unwrap();

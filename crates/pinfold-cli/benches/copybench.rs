@@ -7,8 +7,8 @@ use std::{
 
 fn main() -> ExitCode {
     let args: Vec<_> = env::args_os().skip(1).collect();
-    // Cargo says so where it benches; elsewhere, as with `cargo test --all-targets`, it only wants to
-    // know whether this starts.
+    // Cargo passes `--bench` where it benches; without it, as with `cargo test --all-targets`, it
+    // only checks that this starts.
     if !args.iter().any(|arg| arg == "--bench") {
         return ExitCode::SUCCESS;
     }

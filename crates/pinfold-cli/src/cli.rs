@@ -25,14 +25,15 @@ enum Command {
     Tune(Box<tune::TuneArgs>),
 }
 
-/// Reads the command line and runs what it asks for. The stack that a subcommand takes is no other's: none is inlined.
+/// Reads the command line and runs what it asks for. No subcommand is inlined, so that none takes
+/// the stack of another.
 ///
 /// A command line that cannot be understood ends the process with status 2, from clap.
 pub(crate) fn run() -> ExitCode {
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(why) if why.use_stderr() => why.exit(),
-        // What was asked for is the help, or the version.
+        // The help or the version was asked for.
         Err(text) => return output::show(|| text.print()),
     };
     match cli.command {

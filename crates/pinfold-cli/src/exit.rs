@@ -1,4 +1,4 @@
-//! How the command ends: 0 done, 1 failed, 2 asked for something that makes no sense.
+//! Exit statuses: 0 done, 1 failed, 2 asked for something that makes no sense.
 
 use std::{
     fmt::Display,
@@ -10,20 +10,20 @@ use signal_hook::consts::SIGXFSZ;
 
 use crate::progress::say;
 
-/// Has a file that grows beyond what `ulimit -f` allows fail with an error, which is told and
-/// cleaned up after, where it would end the process without a word (`SIGXFSZ`, `setrlimit(2)`).
+/// Makes a write that exceeds `ulimit -f` fail with an error, which is reported and cleaned up
+/// after; else `SIGXFSZ` would end the process without a word (`setrlimit(2)`).
 pub(crate) fn outlive_limits() {
-    // The signal need only be taken. Where it cannot be, things are as they were.
+    // It is enough to take the signal. If that fails, all stays as it was.
     let _ = signal_hook::flag::register(SIGXFSZ, Arc::new(AtomicBool::new(false)));
 }
 
-/// Says on stderr why the command failed, and gives the status for it (1).
+/// Prints on stderr why the command failed, and returns the status for it (1).
 pub(crate) fn failed(why: impl Display) -> ExitCode {
     say(why);
     ExitCode::FAILURE
 }
 
-/// Says on stderr what is wrong with the command line, and gives the status for it (2).
+/// Prints on stderr what is wrong with the command line, and returns the status for it (2).
 pub(crate) fn usage(why: impl Display) -> ExitCode {
     say(format_args!("{why}\nTry 'pinfold help' for the options."));
     ExitCode::from(2)

@@ -1,9 +1,9 @@
 //! Text in lines that fit.
 
-/// How wide lines may be; `None`: as wide as they need, since nobody looks at them on a terminal.
+/// The width of lines; `None` for lines as wide as they need, as no terminal shows them.
 pub(crate) type Width = Option<usize>;
 
-/// The least that is left for a text beside what stands before it, characters.
+/// The least room for a text beside the words before it, characters.
 const LEAST: usize = 8;
 
 /// The width of the terminal that standard output is, if it is one.
@@ -14,8 +14,8 @@ pub(crate) fn width_of_stdout() -> Width {
     size.map(|size| usize::from(size.ws_col)).filter(|&columns| columns > 0)
 }
 
-/// Breaks `text` where there are blanks, so that each line fits beside the `before` characters that
-/// stand before all of them. Nothing is lost: a word that does not fit by itself is broken, too.
+/// Breaks `text` at blanks, so that each line fits behind `before` characters. Nothing is lost: a
+/// word that does not fit by itself is broken, too.
 pub(crate) fn fold(text: &str, before: usize, width: Width) -> Vec<String> {
     let Some(width) = width else { return vec![text.to_owned()] };
     let room = width.saturating_sub(before).max(LEAST);
@@ -41,7 +41,7 @@ pub(crate) fn fold(text: &str, before: usize, width: Width) -> Vec<String> {
     lines
 }
 
-/// The same behind `head`, on the first line; the others are as far to the right.
+/// The same behind `head`, on the first line; the others are indented as far.
 pub(crate) fn hanging(head: &str, text: &str, width: Width) -> Vec<String> {
     let before = head.chars().count();
     let lines = fold(text, before, width).into_iter().enumerate();
@@ -75,7 +75,7 @@ mod tests {
         assert_eq!(fold("one two three", 0, Some(9)), ["one two", "three"]);
         assert_eq!(fold("äöüäöüäöüä x", 0, Some(9)), ["äöüäöüäöü", "ä x"]);
         assert_eq!(fold("", 5, Some(9)), [""]);
-        // However little room there is, there is some.
+        // However narrow the line, some room is left.
         assert_eq!(fold("one two three", 50, Some(9)), ["one two", "three"]);
     }
 }

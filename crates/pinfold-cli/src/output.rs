@@ -1,8 +1,8 @@
-//! Standard output, and what becomes of a command whose words it does not take.
+//! Standard output, and the end of a command whose output is not taken.
 //!
-//! A command whose output is lost has failed, whatever else it did. It says so, unless whoever
-//! read its output has closed it, who does not want to hear more; then the status alone says it,
-//! as a shell shows it of a program that died of `SIGPIPE`.
+//! A command whose output is lost has failed, even if all else went well. It says so, unless the
+//! reader has closed its end and does not want to hear more; then the status alone says it, as a
+//! shell shows it of a program that died of `SIGPIPE`.
 
 use std::{
     io::{self, Write},
@@ -11,26 +11,26 @@ use std::{
 
 use crate::progress::say;
 
-/// The exit status where whoever read standard output has closed it: 128 + `SIGPIPE`.
+/// The exit status where the reader of standard output has closed it: 128 + `SIGPIPE`.
 pub(crate) const CLOSED: u8 = 128 + 13;
 
-/// Standard output did not take all that was to be said.
+/// The error that standard output did not take all of the text.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot write {what}: {source}")]
 pub(crate) struct Lost {
-    /// What was to be said, "the report".
+    /// The lost output, such as "the report".
     what: &'static str,
     source: io::Error,
 }
 
 impl Lost {
-    /// Whether whoever read it has closed it.
+    /// Returns whether the reader has closed it.
     pub(crate) fn is_closed(&self) -> bool {
         self.source.kind() == io::ErrorKind::BrokenPipe
     }
 
-    /// Says it on stderr, unless the output was closed, and gives the status for it: [`CLOSED`], or
-    /// else `status`.
+    /// Reports it on stderr, unless the output was closed, and returns the status for it:
+    /// [`CLOSED`], or else `status`.
     pub(crate) fn end(&self, status: u8) -> ExitCode {
         if self.is_closed() {
             return ExitCode::from(CLOSED);
@@ -40,7 +40,7 @@ impl Lost {
     }
 }
 
-/// Writes all of `text` to standard output; `what` is what to call it.
+/// Writes all of `text` to standard output; `what` is its name in errors.
 ///
 /// # Errors
 /// [`Lost`] where any of it is.
@@ -50,7 +50,7 @@ pub(crate) fn put(what: &'static str, text: &str) -> Result<(), Lost> {
     written.map_err(|source| Lost { what, source })
 }
 
-/// Has `print` write the help to standard output, and gives the exit status.
+/// Lets `print` write the help to standard output, and returns the exit status.
 pub(crate) fn show(print: impl FnOnce() -> io::Result<()>) -> ExitCode {
     match print().and_then(|()| io::stdout().flush()) {
         Ok(()) => ExitCode::SUCCESS,

@@ -1,4 +1,4 @@
-//! What is said on stderr. Progress, for a person who waits, is drawn on a terminal only.
+//! Output on stderr. Progress, for a person who waits, is drawn on a terminal only.
 
 use std::{
     fmt::Display,
@@ -8,19 +8,19 @@ use std::{
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-/// Prints a line on stderr. Should that be closed, there is nobody to tell.
+/// Prints a line on stderr. If that is closed, the line is lost.
 pub(crate) fn say(text: impl Display) {
     let _ = writeln!(std::io::stderr().lock(), "pinfold: {text}");
 }
 
-/// A bar over `steps` steps, with what is being done beside it.
+/// A bar over `steps` steps, with the current task beside it.
 ///
-/// It has no thread of its own, which would disturb what is being measured.
+/// It has no thread of its own, which would disturb the measurements.
 pub(crate) fn steps(steps: u64) -> ProgressBar {
     start(Some(steps), "{bar:30} {percent:>3} % {elapsed} of about {duration}  {msg}")
 }
 
-/// A bar over `total` bytes, or a running count where the total is not known.
+/// A bar over `total` bytes, or a running count if the total is not known.
 pub(crate) fn bytes(total: Option<u64>) -> ProgressBar {
     let bar = match total {
         Some(_) => {

@@ -10,11 +10,11 @@ use signal_hook::{
 
 /// Takes SIGINT, SIGTERM and SIGHUP from here on.
 ///
-/// Those that are ignored stay so: a program under `nohup` outlives its terminal, and one in the
-/// background of a script what is typed there.
+/// Ignored signals stay ignored: a program under `nohup` outlives its terminal, and one in the
+/// background of a script outlives the keys typed there.
 ///
 /// # Errors
-/// What `sigaction(2)` said, or for want of descriptors.
+/// The error of `sigaction(2)`, or a lack of descriptors.
 pub(crate) fn take() -> io::Result<Signals> {
     Signals::new([SIGINT, SIGTERM, SIGHUP].into_iter().filter(|signal| !is_ignored(*signal)))
 }

@@ -1,8 +1,8 @@
-//! What the library says, in the words of a command.
+//! The library's messages, in the words of a command.
 //!
 //! The library's errors advise programs: they name its calls and settings. A command has options
-//! and other commands in their place. All that a command prints of an error of the library goes
-//! through [`Words`].
+//! and other commands in their place. Every error of the library that a command prints goes through
+//! [`Words`].
 
 use std::{
     fmt::{self, Display, Formatter},
@@ -110,7 +110,7 @@ impl Display for Words<'_> {
             Error::Transfer { peer, source } => {
                 write!(f, "the transfer with {peer} failed: {source}{}", and(lacking(source)))
             }
-            // Of the rest none names anything of the library; a test sees to that.
+            // No other error names anything of the library; a test checks that.
             other => other.fmt(f),
         }
     }
@@ -120,7 +120,7 @@ fn is_tcp(name: &str) -> bool {
     name.starts_with("tcp:")
 }
 
-/// Whether a text names calls or settings of the library.
+/// Returns whether a text names calls or settings of the library.
 fn names_the_library(text: &str) -> bool {
     text.contains("::") || text.contains("_max") || text.contains("_budget")
 }
@@ -163,7 +163,7 @@ fn gone(f: &mut Formatter<'_>, how: Gone) -> fmt::Result {
     }
 }
 
-/// A system call that failed. The library's advice is given where a command has none of its own.
+/// A system call that failed. The library's advice is given if a command has none of its own.
 fn system(
     f: &mut Formatter<'_>,
     call: &str,
@@ -213,7 +213,7 @@ fn system(
     write!(f, "{on}{call}: {source}{}", and(advice))
 }
 
-/// What there is too little of, and what to do.
+/// The resource of which there is too little, and a remedy.
 fn lacking(source: &io::Error) -> Option<String> {
     match Errno::from_io_error(source)? {
         Errno::MFILE => {

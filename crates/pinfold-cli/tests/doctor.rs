@@ -1,5 +1,5 @@
-//! `pinfold doctor` where things are taken away, one by one: its report says which, who did it, and
-//! what would bring it back; and it never fails itself. No times.
+//! `pinfold doctor` without one thing after another: its report says which is missing, the cause,
+//! and the remedy; and it never fails itself. No times.
 
 #[path = "doctor/busy.rs"]
 mod busy;
@@ -22,7 +22,7 @@ use serde_json::Value;
 
 use harness::{Found, MEASURES, PLAN, PROGRAM, is_open, take_away, under, under_with};
 
-/// Where confined runs begin: takes away what the plan says, and becomes the doctor. Does nothing
+/// The entry of confined runs: takes away what the plan says, and becomes the doctor. Does nothing
 /// in the test run itself.
 #[test]
 fn confined() {
@@ -160,7 +160,8 @@ fn processes_out_of_each_others_reach() {
     }
 }
 
-/// What Pinfold cannot do without, by the call to take away and the facility that names it.
+/// Facilities that Pinfold cannot do without: the call to take away, and the facility that names
+/// it.
 #[test]
 fn what_is_required() {
     if !is_open() {
@@ -259,7 +260,7 @@ fn filters_that_kill() {
     if !is_open() {
         return;
     }
-    // Whoever uses the library is killed.
+    // A process that uses the library is killed.
     for (call, facility) in [
         ("process_vm_readv", "process_vm_readv"),
         ("process_vm_writev", "process_vm_writev"),
@@ -281,17 +282,17 @@ fn filters_that_kill() {
         assert!(why.contains("kills whoever calls ") && why.ends_with(call), "{fatal:#}");
         assert_eq!(why.matches("kills").count(), 1, "nothing else is blamed: {why}");
     }
-    // Nobody needs these.
+    // No program needs these.
     for (call, facility) in [("userfaultfd", "userfaultfd"), ("io_uring_setup", "io_uring")] {
         let found = under(&format!("kill {call}"));
         assert_eq!(found.exit, 0);
         found.is_denied(facility, "killed", "seccomp_kills", None);
     }
-    // Only the doctor asks: then it does not know, and says so.
+    // Only the doctor asks: then it does not know the answer, and says so.
     let found = under("kill prctl");
     assert_eq!(found.report["user"]["seccomp"], "filter");
     assert_eq!(found.report["user"]["dumpable"], Value::Null);
-    // What is not tried by name kills the trial of the whole.
+    // A call that is not tried by name kills the trial of the whole.
     let found = under("kill bind");
     assert_eq!(found.exit, 3, "{:#}", found.report["problems"]);
     assert_eq!(found.problem("cannot exchange messages")["reason"], "seccomp_kills");
@@ -372,16 +373,16 @@ fn places_for_names() {
     }
     assert_eq!(found.report["names"]["directory"], names.to_str().unwrap());
     assert!(found.report["names"]["free_bytes"].as_u64().unwrap() > 0);
-    // Others could put names there.
+    // Other users could put names there.
     fs::set_permissions(&names, PermissionsExt::from_mode(0o777)).unwrap();
     let found = found_in(&names);
     assert_eq!((found.exit, &found.report["names"]["works"]), (3, &false.into()));
     let fatal = found.problem("cannot exchange messages");
     assert_eq!(fatal["reason"], "permissions");
-    // It may be of use to others, so another one is what helps.
+    // The directory may be of use to others, so the remedy is another one.
     assert!(!fatal["remedies"].to_string().contains("chmod"), "{fatal:#}");
     assert!(fatal["remedies"][0]["run"].as_str().unwrap().starts_with("export PINFOLD_DIR=/"));
-    // With another place everything would work, and that is said.
+    // With another directory everything would work, and the report says so.
     assert_eq!(found.report["paths"]["eager"]["works"], true);
     fs::set_permissions(&names, PermissionsExt::from_mode(0o700)).unwrap();
     assert_ne!(found_in(&names).exit, 3);

@@ -1,6 +1,5 @@
-//! Every command, with an output that takes nothing: it ends with a status that is not 0. Those
-//! that send and receive are in `transfer/console.rs`; what `perf` measures is in its own tests,
-//! too.
+//! Every command, with an output that takes nothing: it ends with a status that is not 0. Commands
+//! that send and receive are in `transfer/console.rs`; `perf` has its own tests, too.
 
 use std::{
     fs,
@@ -40,7 +39,7 @@ const COMMANDS: [&[&str]; 23] = [
     &["doctor", "tcp:127.0.0.1:1"],
 ];
 
-/// Those that measure first, as little as they can.
+/// Commands that measure first, as little as they can.
 const MEASURING: [&[&str]; 5] = [
     &["tune", "--dry-run", "--seconds", "0.3"],
     &["tune", "--dry-run", "--seconds", "0.3", "--json"],
@@ -97,7 +96,7 @@ fn output_that_is_lost_after_measuring_is_a_failure() {
     }
 }
 
-/// Nobody hears what cannot be done then, but the status stays what it is.
+/// The error is not heard then, but the status stays the same.
 #[test]
 fn errors_that_are_lost_change_nothing() {
     for (words, status) in [
@@ -117,7 +116,7 @@ fn errors_that_are_lost_change_nothing() {
     }
 }
 
-/// Runs a command where `disk` is a file system that is full.
+/// Runs a command with `disk`, a file system that is full.
 fn on_a_full_disk(place: &Path, words: &str) -> Option<Output> {
     if !pinfold_tests::skip::is_root_or_skip("mounting a small file system to fill") {
         return None;
@@ -155,7 +154,7 @@ fn files_on_a_full_disk_are_failures() {
         }
         assert_eq!(done.status.code(), Some(1), "{words}: {text}");
         assert!(text.contains(what) && text.contains("No space left"), "{words}: {text}");
-        // What was found is shown all the same, and nothing is left.
+        // The findings are shown all the same, and nothing is left.
         assert!(!done.stdout.is_empty(), "{words}");
         assert_eq!(fs::read_to_string(place.path().join("left")).unwrap(), "", "{words}");
     }

@@ -31,7 +31,7 @@ fn a_quick_run_measures_everything() {
     for what in ["latency", "bandwidth", "bidirectional", "rate", "cpu"] {
         assert!(has(&records, "what", what), "{what}: {}", text(&done.stderr));
     }
-    // What a filter forbids is named, not passed over; the rest is always there.
+    // A subject that a filter forbids is named, not passed over; the rest is always there.
     for subject in ["pinfold", "memcpy", "pipe", "unix", "line", "ring", "mapping"] {
         assert!(has(&records, "subject", subject), "{subject}: {}", text(&done.stderr));
     }
@@ -55,7 +55,7 @@ fn a_quick_run_measures_everything() {
     assert_eq!(rows("get", "latency"), [8, 5000]);
     assert_eq!((rows("active", "latency"), rows("active", "rate")), (vec![8], vec![8]));
     assert_eq!(rows("contended", "rate"), [8]);
-    // By address: what the kernel denies, the agent does.
+    // By address: if the kernel denies it, the agent does it.
     for path in ["write", "read", "write-agent", "read-agent"] {
         let at = |memory: &str| {
             let is_it = |r: &&Value| r["path"] == path && r["memory"] == memory;
@@ -127,7 +127,7 @@ fn some_usual_messages_are_touched_too() {
     ]);
     assert!(done.status.success(), "{}", text(&done.stderr));
     for record in records(&done.stdout) {
-        // Where a message is touched although not all are, it is for those in an arena.
+        // If messages are touched although not all are, they are those in an arena.
         let in_heap = record["subject"] == "pinfold" && record["memory"] == "heap";
         assert!(!(in_heap && record["touched"] == true), "{record}");
     }
@@ -138,7 +138,7 @@ fn some_usual_messages_are_touched_too() {
 #[test]
 fn without_arenas_the_rest_is_measured() {
     let _alone = alone();
-    // What a limit on file sizes denies: files in memory count.
+    // A limit on file sizes denies arenas: files in memory count.
     let program = env!("CARGO_BIN_EXE_pinfold");
     let done = unhurried(|seconds| {
         let script = format!(
@@ -283,7 +283,7 @@ fn ticks_of(pid: i32) -> u64 {
 }
 
 /// Starts a run that would take ten seconds, and waits until its second process measures: it has
-/// worked for longer than any set-up takes. `None` where children cannot be found.
+/// worked for longer than any set-up takes. `None` if children cannot be found.
 fn started(args: &[&str]) -> (Child, Option<i32>) {
     let mut child = pinfold()
         .args(["--json", "--seconds", "10"])
@@ -401,7 +401,7 @@ fn a_killed_first_process_takes_the_second_along() {
     let start = Instant::now();
     let alive = || {
         let stat = fs::read_to_string(format!("/proc/{second}/stat")).unwrap_or_default();
-        // A zombie waits for whoever adopted it, and holds nothing.
+        // A zombie waits for the process that adopted it, and holds nothing.
         !stat.is_empty() && !stat.contains(") Z ")
     };
     while alive() {

@@ -15,7 +15,7 @@ fn alone() -> MutexGuard<'static, ()> {
     ONE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A run with these arguments and the defaults' plan, or what `plan` names.
+/// A run with these arguments and the defaults' plan, or the one that `plan` names.
 fn run(args: &[&str], plan: Option<&str>) -> Output {
     let nowhere = std::env::temp_dir().join("pinfold-test-no-settings");
     let mut command = Command::new(env!("CARGO_BIN_EXE_pinfold"));
@@ -28,7 +28,7 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// The same, of a run that succeeds. `None`, loudly, where nothing can be measured.
+/// The same, of a run that succeeds. `None`, loudly, if nothing can be measured.
 fn measured(args: &[&str], plan: Option<&str>) -> Option<String> {
     let done = run(args, plan);
     let said = text(&done.stderr);
@@ -80,7 +80,7 @@ fn every_state_of_a_size_is_measured_and_checked() {
         for field in ["verified", "rounds"] {
             assert!(cell[field].as_u64().unwrap() > 0, "{field}: {cell}");
         }
-        // Everybody's copies were checked.
+        // The copies of every contestant were checked.
         assert!(cell["verified"].as_u64().unwrap() > 4 * cell["rounds"].as_u64().unwrap());
         for field in ["libc_ns", "plan_ns", "best_ns", "best_temporal_ns"] {
             assert!(cell[field].as_f64().unwrap() > 0.0, "{field}: {cell}");
@@ -90,7 +90,7 @@ fn every_state_of_a_size_is_measured_and_checked() {
             at("best_ns") <= at("libc_ns") && at("best_ns") <= at("best_temporal_ns"),
             "{cell}"
         );
-        // Medians of what came out round by round.
+        // Medians of the ratios, round by round.
         assert!(["of_libc", "of_best"].iter().all(|of| at(of) > 0.0), "{cell}");
         assert_eq!(cell["meets_best"], at("of_best") >= 0.9);
         assert_eq!(cell["meets_libc"], at("of_libc") >= 0.95);
@@ -103,7 +103,7 @@ fn every_state_of_a_size_is_measured_and_checked() {
         }
         assert_eq!(cell["class"].is_null(), cell["reader"] != "other-core", "{cell}");
         if cell["size"] == 100 {
-            // Whatever has to come from elsewhere to be written may be fetched first.
+            // Bytes that have to come from elsewhere to be written may be fetched first.
             let away = cell["reader"] == "other-core" || cell["destination"] == "uncached";
             let plan = cell["plan"].as_str().unwrap();
             assert!(plan == "libc" || (away && plan == "libc+destination"), "{cell}");
@@ -139,7 +139,7 @@ fn every_state_of_a_size_is_measured_and_checked() {
             || [&cell["source"], &cell["destination"]].contains(&&Value::from("uncached"))
     };
     assert_eq!(totals["apart"], count(&apart));
-    // Speeds over libc's, whose geometric means they are.
+    // Speeds over libc's; the gains are their geometric means.
     let gain = |of: &dyn Fn(&Value) -> f64| {
         let logs: Vec<f64> = cells.iter().filter(apart).map(|cell| of(cell).ln()).collect();
         (logs.iter().sum::<f64>() / logs.len() as f64).exp()
@@ -162,7 +162,7 @@ fn every_state_of_a_size_is_measured_and_checked() {
 #[test]
 fn cells_that_miss_are_reported_and_all_on_demand() {
     let _alone = alone();
-    // Words past the cache, for what is read at once: nothing is slower.
+    // Words past the cache, for blocks that are read at once: nothing is slower.
     let few =
         ["--sizes", "64K", "--readers", "me", "--sources", "cached", "--destinations", "dirty"];
     let args = [&few[..], &["--placements", "aligned,aliased", "--rounds", "3"]].concat();
@@ -187,11 +187,12 @@ fn cells_that_miss_are_reported_and_all_on_demand() {
         let meets = cell["meets_best"] == true && cell["meets_libc"] == true;
         assert!(meets || cell["rounds"].as_u64().unwrap() > 3, "repeated where it misses: {cell}");
     }
-    // No time is time for one cell, and what is left out is said.
+    // No time is time for one cell, and the output names those left out.
     let Some(out) = measured(&[&args[..], &["--seconds", "1e-6"]].concat(), None) else { return };
     assert!(out.contains("there was no time for 1 of 2 cells"), "{out}");
     assert!(out.contains("of 1 cells: the plan is within 10 %"), "{out}");
-    // With the C library's for everything, the plan is libc's equal or reported; --all shows it anyhow.
+    // If the C library's is used for everything, the plan is libc's equal or reported; --all shows
+    // it anyhow.
     let all = measured(&[&args[..], &["--all"]].concat(), Some("libc")).unwrap();
     assert!(all.contains("ALL CELLS") && !all.contains("CELLS THAT MISS"), "{all}");
     assert_eq!(all.matches("  64 KiB  cached").count(), 2, "{all}");
@@ -233,7 +234,7 @@ fn the_ring_is_measured_with_each_algorithm_that_may_be_best_and_bounds() {
     for lap in &laps {
         assert_eq!((names(lap), &lap["what"]), (RING.into(), &"ring".into()));
         assert_eq!(lap["size"], 70000);
-        // What is no copy has nothing to be checked.
+        // A contestant that makes no copy has nothing to be checked.
         let verified = if lap["out_of"].is_null() { 0 } else { 4 };
         assert!(lap["verified"] == verified && lap["gb_s"].as_f64().unwrap() > 0.0, "{lap}");
         match lap["contestant"].as_str().unwrap() {

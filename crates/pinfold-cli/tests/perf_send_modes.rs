@@ -14,7 +14,7 @@ const MODES: [&str; 7] =
     ["plain", "two-copy", "per-send", "cached", "aligned", "automatic", "automatic-unregistered"];
 /// Messages of a turn.
 const BATCH: u64 = 16;
-/// What to take away before the program begins, for [`confined`].
+/// The variable that names what is taken away before the program begins, for [`confined`].
 const PLAN: &str = "PINFOLD_MODES_PLAN";
 
 /// One run at a time: each would like a core for itself.
@@ -33,7 +33,7 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// What a run that succeeds prints. `None`, loudly, where there can be no network to send into.
+/// The output of a run that succeeds. `None`, loudly, where there can be no network to send into.
 fn measured(done: Output) -> Option<String> {
     let said = text(&done.stderr);
     if said.contains("nothing can be measured without a network namespace") {
@@ -44,7 +44,7 @@ fn measured(done: Output) -> Option<String> {
     Some(text(&done.stdout))
 }
 
-/// The lines of `--json`; whatever else a run of this program prints is no object.
+/// The lines of `--json`; other lines that a run of this program prints are no objects.
 fn lines(out: &str) -> Vec<Value> {
     let objects = out.lines().filter(|line| line.starts_with('{'));
     objects.map(|line| serde_json::from_str(line).expect(line)).collect()
@@ -68,8 +68,8 @@ const VERIFIED: &str = "absent bytes copied messages mode notified what";
 const TOTALS: &str = "cache_of_two_copy memory_of_two_copy messages what worst_bytes worst_of_best \
                       worst_pieces worst_source";
 
-/// Checks that each cell has a row of each mode, that what was measured adds up, and that what was not
-/// says why.
+/// Checks that each cell has a row of each mode, that measured figures add up, and that the others
+/// have a reason.
 fn check_sends(sends: &[&Value], cells: usize) {
     assert_eq!(sends.len(), cells * MODES.len());
     for cell in sends.chunks(MODES.len()) {
@@ -105,7 +105,7 @@ fn check_sends(sends: &[&Value], cells: usize) {
                 assert_eq!(row["of_two_copy"], 1.0);
             }
         }
-        // Somebody is the best, and what chooses is compared with that.
+        // One mode is the best, and the modes that choose are compared with it.
         let best = cell[..5].iter().filter(|row| row["of_best"] == 1.0).count();
         assert!(best >= 1, "{cell:?}");
     }
@@ -123,7 +123,7 @@ fn every_mode_has_its_rows() {
     let all = lines(&out);
     let sends = of(&all, "send");
     check_sends(&sends, 3 * 2 * 2);
-    // The longest one in pieces lies in more pages than a packet can name, and is copied.
+    // The longest message in pieces lies in more pages than a packet can name, and is copied.
     for row in sends.iter().filter(|row| row["bytes"] == 63_000 && row["pieces"] == 3) {
         match row["mode"].as_str().unwrap() {
             "plain" | "two-copy" => {}
@@ -133,7 +133,7 @@ fn every_mode_has_its_rows() {
             _ => assert!(row["absent"].is_string(), "{row}"),
         }
     }
-    // Where nobody receives there is nobody to copy for.
+    // Without a receiver no copy is made.
     for row in sends.iter().filter(|row| row["mode"] == "cached" && row["absent"].is_null()) {
         assert_eq!(row["copied"], 0, "{row}");
     }
@@ -148,7 +148,7 @@ fn every_mode_has_its_rows() {
             lock["copy_cache_ns"].as_f64().unwrap() > 0.0
                 && lock["call_ns"].as_f64().unwrap() > 0.0
         );
-        // By difference, of the rows above.
+        // By difference, from the rows above.
         let ns = |mode: &str| {
             let row = sends.iter().find(|row| {
                 let own = (&row["mode"], &row["bytes"], &row["pieces"], &row["source"]);
@@ -177,7 +177,7 @@ fn every_mode_has_its_rows() {
     let worst =
         sends.iter().filter(worst).filter_map(|row| row["of_best"].as_f64()).fold(0.0, f64::max);
     assert_eq!(totals["worst_of_best"], worst);
-    // Those of the calibration come on top.
+    // The calibration's messages come on top.
     let rows = sends.iter().filter_map(|row| row["rounds"].as_u64()).sum::<u64>() * BATCH;
     assert!(totals["messages"].as_u64().unwrap() > rows, "{totals}");
 
@@ -208,7 +208,7 @@ fn a_quick_run_has_all_rows_for_people() {
         assert_eq!(out.matches(part).count(), 1, "{part}: {out}");
     }
     assert!(!out.contains("FLUSHED"), "{out}");
-    // No time is time for one cell, and what is left out is said.
+    // No time is time for one cell, and the output names those left out.
     let few = ["--sizes", "136,137", "--sources", "cache", "--pieces", "1", "--seconds", "1e-6"];
     let out = measured(pinfold(&few).output().unwrap()).unwrap();
     assert!(out.contains("there was no time for 1 of 2 cells"), "{out}");

@@ -16,9 +16,9 @@ const ALL: [&str; 6] = ["sockets", "spinning", "ring", "pinfold", "libfabric", "
 const MEASURE: &str = "absent checked far mean median mixed n near of_best of_spinning p99 provider rounds \
                        size subject unit what";
 
-/// What to take away before the program begins, for [`confined`].
+/// The variable that names what is taken away before the program begins, for [`confined`].
 const PLAN: &str = "PINFOLD_TCP_PLAN";
-/// Says which run a process belongs to.
+/// The variable that marks the processes of a run.
 const MARK: &str = "PINFOLD_TCP_MARK";
 
 /// One run at a time: each would like the cores for itself.
@@ -40,7 +40,7 @@ fn text(bytes: &[u8]) -> String {
 fn lines(done: &Output) -> Vec<Value> {
     assert_eq!(done.status.code(), Some(0), "{}", text(&done.stderr));
     let out = text(&done.stdout);
-    // Whatever else a run of this program prints is no object.
+    // Other lines that a run of this program prints are no objects.
     out.lines()
         .filter(|line| line.starts_with('{'))
         .map(|line| serde_json::from_str(line).expect(line))
@@ -53,7 +53,8 @@ fn names(value: &Value) -> String {
     names.join(" ")
 }
 
-/// Each cell has a row of each subject, in order; what was measured adds up, what was not says why.
+/// Each cell has a row of each subject, in order; measured figures add up, and the others have a
+/// reason.
 fn check(lines: &[Value], cells: &[(&str, u64)], rounds: u64, hidden: &[&str]) {
     let rows: Vec<&Value> = lines
         .iter()
@@ -95,7 +96,8 @@ fn check(lines: &[Value], cells: &[(&str, u64)], rounds: u64, hidden: &[&str]) {
     }
 }
 
-/// Another library may be absent for want of itself, of what it needs, or of time: nothing else keeps it away.
+/// Another library may be absent for want of itself, of what it needs, or of time: there is no
+/// other reason.
 fn absent_with_reason(subject: &str, why: &str) {
     let known = [
         "is not installed",
@@ -166,7 +168,7 @@ fn two_hosts_are_made() {
 fn what_is_absent_is_said() {
     let _alone = alone();
     let args = ["tcp", "--json", "--latency", "8", "--stream", "64K", "--rounds", "1"];
-    // Nothing is found where there is nothing, and a file that is no library is none.
+    // An empty PATH has no program, and a file that is no library does not count.
     let folder = tempfile::tempdir().unwrap();
     fs::write(folder.path().join("libfabric.so.1"), "no library").unwrap();
     let mut command = pinfold(&args);
@@ -234,7 +236,7 @@ fn nothing_stays_behind_when_a_run_is_killed() {
             ended = run.try_wait().unwrap().is_some();
             ended || under_way()
         }));
-        // By a signal that it cannot catch.
+        // The process dies by a signal that it cannot catch.
         run.kill().unwrap();
         let said = run.wait_with_output().unwrap().stderr;
         if ended {

@@ -14,10 +14,10 @@ use rustix::process::{Pid, Signal, kill_process, test_kill_process};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_pinfold");
 const SIGNALS: [Signal; 3] = [Signal::INT, Signal::TERM, Signal::HUP];
-/// Far more than anything here takes.
+/// A time far beyond any that a test takes.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Starts a command with no signal ignored but, if said, one.
+/// Starts a command with no signal ignored but the given one, if any.
 fn start(words: &[&str], ignored: Option<&str>) -> Child {
     let mut command = Command::new("env");
     command.arg("--default-signal=HUP,INT,TERM");
@@ -66,7 +66,7 @@ fn top_leaves_signals_ignored() {
         let mut lines = BufReader::new(top.stdout.take().unwrap()).lines();
         lines.next().unwrap().unwrap();
         kill_process(Pid::from_child(&top), signal).unwrap();
-        // It goes on for longer than it takes to hear of the signal.
+        // The run goes on for longer than it takes to hear of the signal.
         for _ in 0..20 {
             lines.next().expect("it goes on").unwrap();
         }
@@ -75,7 +75,7 @@ fn top_leaves_signals_ignored() {
     }
 }
 
-/// What measures is ended by the signal itself, with all that it has started.
+/// A command that measures is ended by the signal itself, with all that it has started.
 #[test]
 fn measuring_ends_with_all_that_takes_part() {
     for words in [
@@ -115,7 +115,7 @@ fn measuring_ends_with_all_that_takes_part() {
     }
 }
 
-/// Whether a process is gone, or waits only for whoever has inherited it to notice.
+/// Returns whether a process is gone, or waits only for its adoptive parent to notice.
 fn is_gone(pid: Pid) -> bool {
     let stat = fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_nonzero()));
     let state =

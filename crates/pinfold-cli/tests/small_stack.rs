@@ -59,7 +59,7 @@ fn what_subcommands_do_they_do() {
         &["perf", "--what", "latency", "--sizes", "8,64K,4M", "--quick"],
     ] {
         let output = pinfold(dir.path(), words).output().unwrap();
-        // The doctor says so if something is amiss; it has to come to an end.
+        // The doctor reports problems if there are any; it has to come to an end.
         let code = output.status.code();
         let said = String::from_utf8_lossy(&output.stderr);
         assert!(code.is_some_and(|code| code < 3), "{words:?}: {}: {said}", output.status);

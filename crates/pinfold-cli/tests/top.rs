@@ -1,5 +1,5 @@
-//! `pinfold top`: what it says of processes that exchange messages, come, go, are killed, belong to
-//! others, tell nonsense, or sleep.
+//! `pinfold top`: its view of processes that exchange messages, come, go, are killed, belong to
+//! others, write nonsense, or sleep.
 
 #[path = "top/deaths.rs"]
 mod deaths;
@@ -74,7 +74,7 @@ fn messages_are_counted_exactly() {
             }
         }
         assert_eq!(endpoint.own["label"], label);
-        // What came before it was asked for is copied twice.
+        // Bytes that came before they were asked for are copied twice.
         assert!(endpoint.own["copied_user"].as_u64().unwrap() >= 28_501, "{label}");
         assert_eq!(endpoint.own["copied_kernel"], 0);
         assert_eq!((&endpoint.own["peers"], &endpoint.own["peers_joined"]), (&1.into(), &1.into()));
@@ -151,7 +151,7 @@ fn one_sided_operations_and_active_messages_are_counted_exactly() {
         table.contains("active messages: 9 handled") && !table.contains("one-sided"),
         "{table}"
     );
-    // What was done stays counted when the other is gone, also while its region is kept.
+    // Operations done stay counted when the other is gone, also while its region is kept.
     lender.kill();
     assert!(lender.was_killed());
     worker.say("see it go");
@@ -177,7 +177,7 @@ fn endpoints_come_and_go() {
     assert!(frog.was_killed());
     assert!(every().endpoints.iter().all(|endpoint| endpoint.own["id"] != id));
     assert_eq!(refused(&["top", "--json", "--pid", &frog.pid().to_string()]).0, 1);
-    // What was exchanged with it stays counted.
+    // The traffic exchanged with it stays counted.
     pond.say("see it go");
     pond.expect("gone");
     let left = look_at(pond.pid()).endpoint();
@@ -185,7 +185,7 @@ fn endpoints_come_and_go() {
     assert_eq!((&left.own["peers"], &left.own["peers_gone"]), (&0.into(), &1.into()));
     assert_eq!(count(&left.own["received"], "inline"), (1000, 8000));
     assert_eq!(count(&left.own["received"], "eager"), (10, 20_000));
-    // An endpoint that is closed is gone, though its process and its handle are there.
+    // A closed endpoint is gone, though its process and its handle are there.
     pond.say("close");
     pond.expect("closed");
     let (code, why) = refused(&["top", "--pid", &pond.pid().to_string()]);
@@ -201,7 +201,8 @@ fn what_waits_is_seen() {
     let Look { endpoints, .. } = look_at(arranger.pid());
     let find = |label: &str| endpoints.iter().find(|one| one.own["label"] == label).unwrap();
     let (full, eager) = (find("full"), find("eager"));
-    // Messages of 1,000 bytes that nobody has asked for, as many as there is memory for, and more that are announced.
+    // Messages of 1,000 bytes without a receive, as many as there is memory for, and more that are
+    // announced.
     let peer = &full.peers[0];
     let announced = peer["announced"].as_u64().unwrap();
     let owed = (full.own["stored"].as_u64().unwrap() - announced) * 1128;
@@ -229,7 +230,7 @@ fn what_waits_is_seen() {
         assert!((3 << 20..64 << 20).contains(&bytes), "{bytes}");
         assert!(endpoint.own["arena_files"].as_u64().unwrap() >= 1);
     }
-    // It is taken back, and seen no more.
+    // The memory is taken back, and seen no more.
     arranger.say("settle");
     arranger.expect("settled");
     let Look { endpoints, .. } = look_at(arranger.pid());
@@ -252,7 +253,7 @@ fn what_waits_is_seen() {
     arranger.end_well();
 }
 
-/// How often the threads of a process were awake.
+/// The number of times that the threads of a process were awake.
 fn switches(pid: u32) -> u64 {
     let tasks = fs::read_dir(format!("/proc/{pid}/task")).unwrap();
     let status = tasks.map(|task| fs::read_to_string(task.unwrap().path().join("status")).unwrap());
@@ -275,7 +276,7 @@ fn nobody_is_woken() {
     while asleep().own["state"] != "asleep" {
         assert!(Instant::now() < end, "it does not fall asleep");
     }
-    // It looks again by itself, for a second or two.
+    // The process looks again by itself, for a second or two.
     thread::sleep(Duration::from_secs(3));
     let (before, awake) = (asleep(), switches(sleeper.pid()));
     for _ in 0..30 {

@@ -115,7 +115,7 @@ fn tar_goes_through_with_the_sender_first() {
     tar_round_trip(true);
 }
 
-/// Sends a file of whole blocks and a bit, both sides with these words; the receipts.
+/// Sends a file of whole blocks and a bit, both sides with these words; returns the receipts.
 fn receipts(place: &Place, send: &[&str], recv: &[&str]) -> [serde_json::Value; 2] {
     let contents = pattern((5 << 20) + 100_000, 7);
     fs::write(place.path("file"), &contents).unwrap();
@@ -148,7 +148,7 @@ fn whole_blocks_are_given_away() {
 #[test]
 fn blocks_are_copied_out_of_the_arena_where_they_cannot_be_given() {
     let place = Place::new();
-    // At either side; what has no choice but eager may try that now and then.
+    // At either side; a transfer that has no choice but eager may try that now and then.
     for (send, recv) in [(&["--paths", "inline,eager,mapped"][..], &[][..])] {
         for receipt in receipts(&place, send, recv) {
             assert_eq!(messages(&receipt, "handoff"), 0, "{receipt}");

@@ -1,4 +1,5 @@
-//! `pinfold tune`: what it measures is kept, found again, and in force; what is wrong is said. No times.
+//! `pinfold tune`: its measurements are kept, found again, and in force; errors are reported. No
+//! times.
 
 use std::{
     fs,
@@ -19,7 +20,7 @@ fn tune(home: &Path, args: &[&str], variables: &[(&str, &str)]) -> Output {
     command.output().unwrap()
 }
 
-/// What a run prints that succeeds.
+/// The output of a run that succeeds.
 fn report(home: &Path, args: &[&str], variables: &[(&str, &str)]) -> Value {
     let done = tune(home, args, variables);
     let said = String::from_utf8_lossy(&done.stderr);
@@ -27,7 +28,7 @@ fn report(home: &Path, args: &[&str], variables: &[(&str, &str)]) -> Value {
     serde_json::from_slice(&done.stdout).unwrap()
 }
 
-/// Whether anything can be measured here.
+/// Returns whether anything can be measured here.
 fn can_measure(done: &Output) -> bool {
     let said = String::from_utf8_lossy(&done.stderr);
     let cannot = said.contains("no instruction that empties");
@@ -84,7 +85,7 @@ fn measured_kept_and_shown() {
     for row in rows {
         assert_eq!(names(row), "destination from operation placement reader source");
         assert_eq!(row["source"].is_null(), row["operation"] == "zero", "{row}");
-        // From where on there is a choice.
+        // The size from which on there is a choice.
         let core = row["reader"].as_str().unwrap().ends_with("_core");
         let away = core || row["destination"] == "uncached";
         assert_eq!(row["from"][0]["bytes"], if away { 64 } else { 4096 }, "{row}");
@@ -151,7 +152,8 @@ fn no_place_to_keep_it() {
     let home = tempfile::tempdir().unwrap();
     let taken = home.path().join("taken");
     fs::write(&taken, "").unwrap();
-    // A file where a directory should be, and no directory at all. It says so before it measures.
+    // A file where a directory should be, and no directory at all. The command says so before it
+    // measures.
     for (place, says) in [(taken.as_path(), "taken"), (Path::new(""), "HOME name none")] {
         let done = tune(place, &["--seconds", "600"], &[]);
         let said = String::from_utf8_lossy(&done.stderr);

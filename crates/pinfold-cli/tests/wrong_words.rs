@@ -1,5 +1,5 @@
-//! What `pinfold` says when it was asked for something that cannot be: each message is of that very
-//! thing, and says what to do in a command's words.
+//! The messages of `pinfold` for impossible requests: each is about that very thing, and gives a
+//! remedy in a command's words.
 
 #[path = "transfer/harness.rs"]
 #[allow(dead_code)]
@@ -18,11 +18,11 @@ use std::{
 use harness::{Ended, PROGRAM, Place, is_root, pattern, wait_until};
 use pinfold_tests::skip;
 
-/// What no command says.
+/// Words that no command says.
 const OF_THE_LIBRARY: [&str; 7] =
     ["Builder", "Endpoint::", "PathSet", "this library", "_max", "_timeout", "errno"];
 
-/// Checks how a command ended, and that it says `text`, in its own words.
+/// Checks how a command ended, and that it prints `text`, in its own words.
 #[track_caller]
 fn says(ended: &Ended, code: i32, text: &str) {
     ended.assert_code(code).assert_says(text);
@@ -31,7 +31,7 @@ fn says(ended: &Ended, code: i32, text: &str) {
     }
 }
 
-/// An address that nobody uses at the moment.
+/// An address that is not in use at the moment.
 fn free() -> String {
     let probe = TcpListener::bind("127.0.0.1:0").unwrap();
     format!("tcp:{}", probe.local_addr().unwrap())
@@ -110,7 +110,7 @@ fn nobody_there_or_somebody_else() {
         says(&ended, 3, &format!("no endpoint listens at {address}"));
         says(&ended, 3, "check the host and the port");
     }
-    // A name that nobody knows, and one that no name server can be asked for.
+    // A host name that is not known, and one that no name server can be asked for.
     let ended = place.send(&["--wait", "0", "tcp:no-such-host.invalid:7"]).end();
     says(&ended, 3, "tcp:no-such-host.invalid:7: ");
     // A port that another program has.
@@ -119,7 +119,7 @@ fn nobody_there_or_somebody_else() {
     let ended = place.recv(&[&address]).end();
     says(&ended, 3, "is in use by another program, or by another 'pinfold recv'");
     says(&ended, 3, "ss -ltnp");
-    // It answers, in words of its own.
+    // The other program answers, in words of its own.
     let web = thread::spawn(move || {
         let (mut caller, _) = other.accept().unwrap();
         caller.write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n").unwrap();
@@ -152,7 +152,7 @@ fn both_sides_do_the_same() {
 }
 
 /// A listener of another version of the protocol between hosts: of later versions that greet alike,
-/// and of another way to greet.
+/// and of another greeting.
 #[test]
 fn another_version() {
     let place = Place::new();
@@ -168,7 +168,7 @@ fn another_version() {
             assert_eq!(knock[..8], *b"PINFOLD\x07");
             knock[7] = edition;
             knock[10..14].copy_from_slice(&[7, 0, 9, 0]);
-            // It accepts, and has drawn another nonce.
+            // The listener accepts, and has drawn another nonce.
             knock[15] = 2;
             knock[16] ^= 1;
             caller.write_all(&knock).unwrap();
@@ -179,7 +179,7 @@ fn another_version() {
         says(&ended, 3, "update the older side");
         pretender.join().unwrap();
     }
-    // Whoever listens says the same to a caller: it answers with its own greeting.
+    // A listener says the same to a caller: it answers with its own greeting.
     let address = free();
     let recv = place.recv(&[&address, "--wait", "20"]);
     let mut caller = None;
@@ -213,7 +213,7 @@ fn keys() {
         says(&place.recv(&[&address, "--key", file]).end(), 5, says_that);
         says(&place.send(&["file", &address, "--key", file]).end(), 5, says_that);
     }
-    // Only one side has one.
+    // Only one side has a key.
     let recv = place.recv(&[&address, "--key", "key", "--wait", "5"]);
     let send = place.send(&["file", &address]).end();
     says(&send, 3, "give this side the same key file with --key FILE");
@@ -247,7 +247,7 @@ fn a_mounted_secret_is_a_key() {
     place.send(&["file", &address, "--key", "mount/key"]).end().assert_code(0);
     recv.end().assert_code(0);
     assert_eq!(fs::read(place.path("out/file")).unwrap(), pattern(1000, 1));
-    // Open to all, it is none, and not for this user to change.
+    // A key file open to all is no secret, and this user cannot change that.
     fs::set_permissions(&file, fs::Permissions::from_mode(0o444)).unwrap();
     let ended = place.recv(&[&free(), "--key", "mount/key"]).end();
     says(&ended, 5, "all users may read it; use a copy of your own");
@@ -301,7 +301,7 @@ fn directories_that_do_not_let_in() {
     fs::set_permissions(place.path("names"), fs::Permissions::from_mode(0o777)).unwrap();
     let ended = place.recv(&["local:box"]).end();
     says(&ended, 3, "lets other users in where they should not be; set PINFOLD_DIR");
-    // Whoever sends waits for that to be mended.
+    // The sender waits for that to be mended.
     let send = place.send(&["file", "local:box"]);
     thread::sleep(Duration::from_millis(600));
     fs::set_permissions(place.path("names"), fs::Permissions::from_mode(0o700)).unwrap();

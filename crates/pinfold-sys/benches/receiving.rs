@@ -1,17 +1,19 @@
-//! `cargo bench -p pinfold-sys --bench receiving [-- CONNECTIONS UNDER_WAY]`: what it takes one thread to receive short
-//! messages over many connections and to answer them, by each way that the kernel has:
+//! `cargo bench -p pinfold-sys --bench receiving [-- CONNECTIONS UNDER_WAY]`: the time that one
+//! thread takes to receive short messages over many connections and to answer them, by each way
+//! that the kernel has:
 //!
-//! - `each`: a `recv` for every connection in turn, whatever has come;
+//! - `each`: a `recv` for every connection in turn, with news or without;
 //! - `epoll`: `epoll_wait`, and a `recv` for each connection it names;
 //! - `multishot`: `IORING_OP_RECV` with `IORING_RECV_MULTISHOT` out of a ring of buffers, armed by one thread,
-//!   which the kernel sees to when that thread enters it anyway (`IORING_SETUP_COOP_TASKRUN`);
-//! - `deferred`: the same, when that thread asks (`IORING_SETUP_DEFER_TASKRUN`), which no other thread may.
+//!   which the kernel serves when that thread enters it anyway (`IORING_SETUP_COOP_TASKRUN`);
+//! - `deferred`: the same, served when that thread asks (`IORING_SETUP_DEFER_TASKRUN`); no other
+//!   thread may ask.
 //!
-//! Then what it takes to accept connections, by calls and by `IORING_ACCEPT_MULTISHOT`; and whether a thread that
-//! has armed a multishot and waits for something else notices messages.
+//! Then the time to accept connections, by calls and by `IORING_ACCEPT_MULTISHOT`; and whether a
+//! thread that has armed a multishot and waits for something else notices messages.
 //!
-//! Who asks has another processor. The ways take turns; the medians of all turns are printed. The results are in
-//! `docs/measurements/tcp-receiving.md`.
+//! The peer that asks has another processor. The ways take turns; the medians of all turns are
+//! printed. The results are in `docs/measurements/tcp-receiving.md`.
 #![allow(unsafe_code, missing_docs)]
 
 #[path = "receiving/ways.rs"]
@@ -140,7 +142,8 @@ fn cpu_ns() -> f64 {
     now.tv_sec as f64 * 1e9 + now.tv_nsec as f64
 }
 
-/// What each message takes the processor of who receives and answers it, ns. `None`: there is no such way here.
+/// Processor time that each message takes the end that receives and answers it, ns. `None`: there
+/// is no such way here.
 fn echo(way: Way, count: usize, under_way: usize, size: usize) -> Option<f64> {
     let cpus = affinity::current_cpus();
     let (here, there) = connections(count);
@@ -178,7 +181,7 @@ fn answer(way: Way, here: &[OwnedFd], size: usize) -> Option<f64> {
     }
 }
 
-/// Has so many messages under way, each on the next connection.
+/// Keeps so many messages under way, each on the next connection.
 fn ask(there: &[OwnedFd], under_way: usize, size: usize, over: &AtomicBool) {
     let epoll = Epoll::new().expect("a descriptor");
     for (at, socket) in there.iter().enumerate() {
@@ -228,10 +231,10 @@ fn accept_by_ring() -> Option<f64> {
     Some(started.elapsed().as_nanos() as f64 / accepted.len() as f64)
 }
 
-/// Messages of which a thread that waits for something else may hear.
+/// Messages that a thread which waits for something else may notice.
 const MESSAGES: usize = 5;
 
-/// How many waits of a thread messages have ended that it does not wait for.
+/// Waits of a thread that were ended by messages it does not wait for.
 fn interruptions(way: Way) -> Option<usize> {
     let (here, there) = connections(1);
     let _waiter = Waiter::new(way, &here)?;
@@ -243,7 +246,7 @@ fn interruptions(way: Way) -> Option<usize> {
                 send(&there[0], &[7; 8]);
             }
         });
-        // An epoll of nothing: what ends the wait before its time is a signal, or what looks like one.
+        // An epoll of nothing: only a signal, or something like one, ends the wait before its time.
         let (epoll, mut events) = (Epoll::new().expect("a descriptor"), Events::with_capacity(1));
         let end = Instant::now() + Duration::from_millis(300);
         while let Some(left) = end.checked_duration_since(Instant::now()) {

@@ -1,15 +1,15 @@
 #![allow(unsafe_code)]
-//! Whether the process is run by Valgrind, which has one thread run at a time.
+//! Detects Valgrind, which has one thread of the process run at a time.
 //!
-//! Calls that it takes for short ones it makes without letting another thread run, `munmap(2)` among
-//! them. So nobody may have those wait for a thread of this process. And it does not see what other
-//! processes write here: it takes that for never written.
+//! Calls that it takes for short ones it makes without letting another thread run, `munmap(2)`
+//! among them. So no process may have those wait for a thread of this one. And it does not see
+//! writes by other processes here: it takes such memory for never written.
 //!
-//! **Invariant.** The instructions that ask change nothing on a processor.
+//! **Invariant.** The instructions that ask Valgrind change nothing on a processor.
 
 use std::sync::OnceLock;
 
-/// Whether it is. Some nanoseconds.
+/// Returns whether Valgrind runs this process. Some nanoseconds.
 pub fn is_there() -> bool {
     static THERE: OnceLock<bool> = OnceLock::new();
     *THERE.get_or_init(|| ask(RUNNING_ON_VALGRIND, 0, 0) != 0)
@@ -22,7 +22,7 @@ pub fn was_written(start: u64, len: u64) {
     }
 }
 
-/// Of `valgrind.h`, and of `memcheck.h`.
+/// Requests of `valgrind.h`, and of `memcheck.h`.
 const RUNNING_ON_VALGRIND: u64 = 0x1001;
 const MAKE_MEM_DEFINED: u64 = 0x4d43_0002;
 
@@ -31,8 +31,9 @@ const MAKE_MEM_DEFINED: u64 = 0x4d43_0002;
 fn ask(what: u64, one: u64, two: u64) -> u64 {
     let request = [what, one, two, 0, 0, 0];
     let mut answer = 0u64;
-    // SAFETY: a processor rotates a register by 128 bits in all, and exchanges one with itself. What
-    // Valgrind makes of that reads the request, and sets the answer; memory it leaves as it is.
+    // SAFETY: a processor rotates a register by 128 bits in all, and exchanges one with itself.
+    // Valgrind takes that for a request: it reads it and sets the answer, and leaves memory as it
+    // is.
     unsafe {
         std::arch::asm!(
             "rol rdi, 3",

@@ -17,13 +17,14 @@ pub const PANICKED: i32 = 101;
 /// caller waits for it. See `fork(2)`.
 ///
 /// # Errors
-/// `EAGAIN` at a limit on processes, `ENOMEM`, or what a filter says.
+/// `EAGAIN` at a limit on processes, `ENOMEM`, or the error of a filter.
 ///
 /// # Safety
 /// This process has one thread. In a copy of a process with more, locks that the others held stay
 /// taken for ever, the allocator's among them.
 pub unsafe fn spawn(work: impl FnOnce() -> i32) -> io::Result<Pid> {
-    // SAFETY: the process has one thread, says the caller, so the child may do what its parent may.
+    // SAFETY: the process has one thread, says the caller, so the child may do all that its parent
+    // may.
     match unsafe { libc::fork() } {
         0 => {
             let status = catch_unwind(AssertUnwindSafe(work)).unwrap_or(PANICKED);
@@ -34,7 +35,7 @@ pub unsafe fn spawn(work: impl FnOnce() -> i32) -> io::Result<Pid> {
     }
 }
 
-/// Waits for a child, and says what status it ended with. `None`: by a signal.
+/// Waits for a child, and returns its exit status. `None`: it ended by a signal.
 #[cfg(test)]
 pub(crate) fn status_of(pid: Pid) -> Option<i32> {
     use rustix::process::{WaitOptions, waitpid};

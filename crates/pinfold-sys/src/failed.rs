@@ -1,15 +1,15 @@
-//! Which of the calls that one function makes has failed.
+//! The call that failed, of several that one function makes.
 
 use std::{fmt, io};
 
 use rustix::io::Errno;
 
-/// A system call by the kernel's name, and what it said.
+/// A system call by the kernel's name, and its errno.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Failed {
     /// The call.
     pub call: &'static str,
-    /// What the kernel said.
+    /// The errno that the kernel returned.
     pub errno: Errno,
 }
 
@@ -23,8 +23,8 @@ impl Failed {
     }
 }
 
-/// Whether an answer may be a filter's, or that of a kernel without the call, where the call itself
-/// has no reason for it: then another call is worth a try.
+/// Returns whether an answer may come from a filter, or from a kernel without the call, where the
+/// call itself has no reason for it: then another call is worth a try.
 pub fn may_be_denied(errno: Errno) -> bool {
     matches!(errno, Errno::PERM | Errno::NOSYS | Errno::ACCESS)
 }

@@ -16,7 +16,8 @@ use rustix::{
     param::page_size,
 };
 
-/// Marks the process that made a thing, so that its children can tell they did not. One page.
+/// Marks the process that made a thing, so that its children can tell that they did not make it.
+/// One page.
 #[derive(Debug)]
 pub struct ForkMark {
     page: NonNull<AtomicU64>,
@@ -26,7 +27,7 @@ pub struct ForkMark {
 
 const HERE: u64 = 1;
 
-/// Apart from the common case, which then needs no register saved.
+/// The uncommon case, kept apart so that the common one needs no register saved.
 #[cold]
 #[inline(never)]
 fn is_not(pid: u32) -> bool {
@@ -60,7 +61,7 @@ impl ForkMark {
         Ok(mark)
     }
 
-    /// Whether this process is a descendant of the one that made the mark. One load.
+    /// Returns whether this process is a descendant of the one that made the mark. One load.
     #[inline]
     pub fn is_child(&self) -> bool {
         match self.made_by {
@@ -90,7 +91,7 @@ impl Drop for ForkMark {
 mod tests {
     use super::*;
 
-    /// Runs `look` in a forked child; whether it said yes there.
+    /// Runs `look` in a forked child; returns its answer there.
     fn in_child(look: impl FnOnce() -> bool) -> bool {
         // SAFETY: the child only loads a word, asks for its id and exits, all of which is
         // allowed after a fork of a process with threads.

@@ -2,9 +2,9 @@
 //!
 //! In the order of a connection's life:
 //!
-//! - [`user`], [`affinity`](crate::cpu::affinity), [`clock`](crate::cpu::clock): who and where this
-//!   process is, and what time it is.
-//! - [`seqpacket`](crate::socket::seqpacket): finding a peer, learning who it is, passing
+//! - [`user`], [`affinity`](crate::cpu::affinity), [`clock`](crate::cpu::clock): the user of this
+//!   process, its processors, and the time.
+//! - [`seqpacket`](crate::socket::seqpacket): finding a peer, learning its credentials, passing
 //!   descriptors, ringing its doorbell.
 //! - [`host_names`](crate::socket::host_names): where the names of other hosts lead.
 //! - [`stream`](crate::socket::stream): connections with other hosts, and sending over them by
@@ -19,26 +19,25 @@
 //! - [`datagram`](crate::socket::datagram): sending from memory that stays where it is, and is not
 //!   copied.
 //! - [`send_ring`](crate::io::send_ring): the same over connections, out of anybody's memory.
-//! - [`refused`]: what the four before this one say when they cannot; [`failed`]: which of several
-//!   calls it was.
-//! - [`maps`](crate::mem::maps), [`threads`]: what kind of memory is where, and in which calls this
-//!   process's threads are; how threads are started.
+//! - [`refused`]: the refusals of the four before this one; [`failed`]: the failed one of several
+//!   calls.
+//! - [`maps`](crate::mem::maps), [`threads`]: the kinds of memory at each address, and the calls
+//!   that this process's threads are in; how threads are started.
 //! - [`scheduled`](crate::cpu::scheduled): how long threads waited for processors.
-//! - [`process`]: other processes: are they alive, and what is in their memory;
+//! - [`process`]: other processes: are they alive, and the contents of their memory;
 //!   [`presence`](crate::mem::presence): whether that is there.
-//! - [`signal`]: what becomes of signals here.
+//! - [`signal`]: dispositions of signals here.
 //! - [`program`]: programs that this one starts: where they run, and how long.
 //! - [`barrier`](crate::cpu::barrier), [`fork`]: memory order across processes, and noticing a
 //!   `fork(2)`; `inherit`: sockets that children do not get.
 //! - [`block`](crate::cpu::block): memory copied and zeroed, by every algorithm there is.
-//! - [`partner`](crate::cpu::partner): another core that reads, where it is measured what that
-//!   costs.
+//! - [`partner`](crate::cpu::partner): another core that reads, for measurements of the cost.
 //! - [`fault_safe_copy`](crate::mem::fault_safe_copy): copies where there may be no memory.
 //! - [`prefault`](crate::mem::prefault): pages put where somebody will write.
 //! - [`poll`](crate::io::poll): sleeping until something happens.
 //! - `netns`: networks within this machine, for measurements and tests; with the feature of that name.
 //! - `fabric`: libfabric, where it is installed, for measurements; with the feature of that name.
-//! - [`checker`]: whether the process is run by Valgrind.
+//! - [`checker`]: detects Valgrind.
 //! - [`trial`], [`child`], [`identify`](crate::cpu::identify): finding out what is allowed here,
 //!   without coming to harm.
 //!

@@ -1,4 +1,4 @@
-//! Other processes: whether they live, and what is in their memory.
+//! Other processes: whether they live, and the contents of their memory.
 #![allow(unsafe_code)]
 // Invariant: a `Segment` or `RemoteSegment` is laid out as `struct iovec`, so slices of them go
 // to the kernel as they are; and no call here reads or writes this process's memory outside the
@@ -22,7 +22,7 @@ pub const SEGMENTS_MAX: usize = 1024;
 
 /// A piece of this process's memory. Laid out as `struct iovec`.
 ///
-/// It is an address, not a right to it: whoever makes a system call with one answers for it.
+/// It is an address, not a right to it: the caller that passes one to a system call answers for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
 pub struct Segment {
@@ -77,8 +77,9 @@ pub fn self_pidfd() -> io::Result<OwnedFd> {
     Ok(open(getpid(), PidfdFlags::empty())?)
 }
 
-/// When a process began, in ticks since the system did: with its number, what tells it from all others. `None`
-/// if there is none, or it is not to be seen. See `proc_pid_stat(5)`.
+/// The start of a process, in ticks since the system's: together with its number, it tells the
+/// process from all others. `None` if there is none, or it is not to be seen. See
+/// `proc_pid_stat(5)`.
 pub fn began_ticks(pid: u32) -> Option<u64> {
     let stat = std::fs::read(format!("/proc/{pid}/stat")).ok()?;
     // Behind the name, which is in parentheses and may be anything, the state is field 3.
@@ -86,13 +87,14 @@ pub fn began_ticks(pid: u32) -> Option<u64> {
     str::from_utf8(&stat[behind..]).ok()?.split_ascii_whitespace().nth(22 - 3)?.parse().ok()
 }
 
-/// Whether the process behind a pidfd has yet to exit. A zombie is not alive. One `poll(2)`.
+/// Returns whether the process behind a pidfd has yet to exit. A zombie is not alive. One
+/// `poll(2)`.
 pub fn pidfd_alive(pidfd: impl AsFd) -> bool {
     let mut fds = [PollFd::new(&pidfd, PollFlags::IN)];
     loop {
         match poll::ready(&mut fds, Some(Duration::ZERO)) {
             Err(rustix::io::Errno::INTR) => {}
-            // Readable, or not a pidfd at all: nothing there to count on.
+            // Readable, or not a pidfd at all: then there is nothing to count on.
             Ok(ready) => return ready == 0,
             // Want of kernel memory says nothing about the process.
             Err(_) => return true,
@@ -109,8 +111,8 @@ pub fn pidfd_pid(fd: BorrowedFd<'_>) -> Option<u32> {
     Some(line.trim().parse().unwrap_or(0))
 }
 
-/// Whether a descriptor is one for a process. Two system calls, or four where `/proc` has to be asked.
-/// `false` where that cannot be known.
+/// Returns whether a descriptor is one for a process. Two system calls, or four where `/proc` has
+/// to be asked. `false` where that cannot be known.
 pub fn is_pidfd(fd: BorrowedFd<'_>) -> bool {
     let (call, nothing) = (libc::SYS_pidfd_send_signal, std::ptr::null::<libc::siginfo_t>());
     // SAFETY: sends nothing, and only says whether it could.
@@ -120,7 +122,7 @@ pub fn is_pidfd(fd: BorrowedFd<'_>) -> bool {
         _ => match io::Error::last_os_error().raw_os_error() {
             Some(libc::ESRCH) => true,
             Some(libc::EBADF | libc::EINVAL) => false,
-            // It is another user's, or a filter's.
+            // The process is another user's, or the answer is a filter's.
             _ => pidfd_pid(fd).is_some(),
         },
     }
@@ -203,7 +205,7 @@ pub unsafe fn write_remote_from(pid: u32, addr: u64, bytes: &[u8]) -> io::Result
     unsafe { write_remote(pid, &local, &[RemoteSegment { addr, len: bytes.len() as u64 }]) }
 }
 
-/// Zero means "not in this namespace", and a negative number means a group: no process either.
+/// Zero means "not in this namespace", and a negative number means a group: neither is a process.
 fn checked(pid: u32) -> io::Result<Pid> {
     let missing = || io::Error::from_raw_os_error(libc::ESRCH);
     i32::try_from(pid).ok().and_then(Pid::from_raw).ok_or_else(missing)

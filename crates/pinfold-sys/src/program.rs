@@ -1,6 +1,6 @@
 //! Programs that this one starts: where they run, and how long.
 #![allow(unsafe_code)]
-// Invariant: what runs between `fork` and `exec` makes system calls only; it allocates nothing.
+// Invariant: code between `fork` and `exec` makes system calls only; it allocates nothing.
 
 use std::{os::unix::process::CommandExt, process::Command};
 
@@ -22,13 +22,13 @@ pub fn pin(command: &mut Command, cpu: usize) {
     unsafe { command.pre_exec(pin) };
 }
 
-/// Has `command` be killed as soon as the thread that starts it ends, however that ends. What the program
-/// starts itself is not. See `PR_SET_PDEATHSIG` of `prctl(2)`.
+/// Has `command` be killed as soon as the thread that starts it ends, however that ends. Programs
+/// that it starts itself are not killed. See `PR_SET_PDEATHSIG` of `prctl(2)`.
 pub fn end_with_this_thread(command: &mut Command) {
     let parent = getpid();
     let bind = move || {
         set_parent_process_death_signal(Some(Signal::KILL))?;
-        // It may have ended before that.
+        // The parent may have ended before that.
         if getppid() == Some(parent) { Ok(()) } else { Err(Errno::SRCH.into()) }
     };
     // SAFETY: makes two system calls, and allocates nothing.
@@ -72,7 +72,7 @@ mod tests {
         };
         let mut child = thread::spawn(start).join().unwrap();
         assert_eq!(child.wait().unwrap().signal(), Some(libc::SIGKILL));
-        // While the thread lives, so does it.
+        // The program lives while the thread does.
         let mut child = start();
         drop(child.stdin.take());
         let mut said = String::new();

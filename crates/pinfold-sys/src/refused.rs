@@ -1,26 +1,26 @@
-//! What the kernel refused: the call, on which addresses, what it answered, and why; and whether that may pass.
+//! Refusals of the kernel: the call, its addresses, the errno, the reason, and whether it may pass.
 
 use std::{fmt, io, ops::Range};
 
 use rustix::io::Errno;
 
-/// Why a facility refuses, and what to do about it.
+/// The reason of a facility's refusal, and the remedy.
 pub trait Why: Copy + fmt::Debug + PartialEq {
     /// The facility, which each message begins with.
     const FACILITY: &'static str;
 
-    /// What an errno most often means here.
+    /// The usual meaning of an errno here.
     fn of(errno: Errno) -> Self;
 
-    /// Says what to do.
+    /// Writes the remedy.
     ///
     /// # Errors
     /// The formatter's.
     fn advise(self, f: &mut fmt::Formatter<'_>) -> fmt::Result;
 }
 
-/// Whether what the kernel said may be over a moment later: a limit that was reached, memory that was short, a call that
-/// was interrupted. Nobody remembers that for good.
+/// Returns whether an error may be over a moment later: a limit that was reached, memory that was
+/// short, a call that was interrupted. No caller remembers such an error for good.
 pub fn may_pass(error: &io::Error) -> bool {
     const PASSING: [Errno; 7] = [
         Errno::AGAIN,
@@ -59,12 +59,12 @@ impl<W: Why> Error<W> {
         self
     }
 
-    /// Why.
+    /// The reason.
     pub fn reason(&self) -> W {
         self.reason
     }
 
-    /// What the kernel answered.
+    /// The errno that the kernel answered.
     pub fn errno(&self) -> Errno {
         self.errno
     }

@@ -1,4 +1,4 @@
-//! Who comes when, where nobody is always to come after the same one.
+//! Random orders, where no item is always to come after the same one.
 
 /// Draws lots: xorshift64 (Marsaglia, "Xorshift RNGs").
 #[derive(Clone, Debug)]
@@ -11,23 +11,24 @@ impl Default for Shuffle {
 }
 
 impl Shuffle {
-    /// Always the same lots.
+    /// A generator that always gives the same lots.
     pub const fn new() -> Shuffle {
         Shuffle(1)
     }
 
-    /// Others, but the same for each `seed`, which is not 0.
+    /// A generator of other lots, but the same for each `seed`, which is not 0.
     pub const fn of(seed: u64) -> Shuffle {
         Shuffle(seed)
     }
 
-    /// A number below `end`: any is as likely as any other, but for what does not go into 2^53 evenly.
+    /// A number below `end`: each is as likely as any other, up to the remainder of 2^53 divided by
+    /// `end`.
     #[inline]
     pub fn below(&mut self, end: u64) -> u64 {
         (self.next() >> 11) % end
     }
 
-    /// Brings `all` into an order: any is as likely as any other.
+    /// Brings `all` into an order: each order is as likely as any other.
     pub fn shuffle(&mut self, all: &mut [usize]) {
         for at in (1..all.len()).rev() {
             all.swap(at, (self.next() % (at as u64 + 1)) as usize);
@@ -60,7 +61,7 @@ mod tests {
             assert_eq!(order, [0, 1, 2, 3]);
         }
         assert!(first.iter().all(|&count| (850..1150).contains(&count)), "{first:?}");
-        // One comes right after another in a quarter of the orders.
+        // One item comes right after another in a quarter of the orders.
         assert!((850..1150).contains(&after_none), "{after_none}");
     }
 }

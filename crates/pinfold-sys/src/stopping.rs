@@ -1,12 +1,12 @@
-//! Whether another process could stop this one: by a signal, or by whatever whoever may debug it
-//! can do.
+//! Tells whether another process could stop this one: by a signal, or by any means open to a
+//! process that may debug it.
 //!
 //! A process that could may as well hold this one up in the kernel. One that is confined must not.
-//! All of it is read from `/proc`; what cannot be read there counts against the other process.
+//! All of it is read from `/proc`; facts that cannot be read there count against the other process.
 
 use std::fs;
 
-/// What is known of another process.
+/// The verdict on another process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stopping {
     /// It could stop this one.
@@ -18,28 +18,28 @@ pub enum Stopping {
     Cannot,
 }
 
-/// Whether process `pid` could stop this one. Some 60 µs.
+/// Judges whether process `pid` could stop this one. Some 60 µs.
 pub fn of(pid: u32) -> Stopping {
     judge(&Account::of("self"), &Account::of(&pid.to_string()))
 }
 
-/// Whether this process could stop process `pid`, as that one sees it. Some 60 µs.
+/// Judges whether this process could stop process `pid`, as that one sees it. Some 60 µs.
 pub fn of_us(pid: u32) -> Stopping {
     judge(&Account::of(&pid.to_string()), &Account::of("self"))
 }
 
-/// What `/proc` says of a process.
+/// The entries of `/proc` on a process.
 #[derive(Clone, Debug)]
 struct Account {
     status: Option<String>,
-    /// Of a security module; there may be none that has labels.
+    /// The label by a security module; there may be none that has labels.
     label: Option<String>,
     pid_namespace: Option<String>,
     user_namespace: Option<String>,
 }
 
 impl Account {
-    /// Of the process with this number, or of the one that is called so.
+    /// The account of the process with this number, or of the one that is called so.
     fn of(pid: &str) -> Account {
         let text = |file: &str| fs::read_to_string(format!("/proc/{pid}/{file}")).ok();
         let namespace = |kind: &str| {
@@ -85,14 +85,14 @@ fn judge(ours: &Account, theirs: &Account) -> Stopping {
     if !may_signal || !is_together {
         return Stopping::Cannot;
     }
-    // Of a filter it is known that there is one, not what it filters. Other sandboxes take that new
-    // privileges are given up (`landlock(7)`).
+    // Of a filter only its presence is known, not the calls it filters. Other sandboxes take that
+    // new privileges are given up (`landlock(7)`).
     match (theirs.number("Seccomp"), theirs.number("NoNewPrivs")) {
         (Some(0), Some(0)) => Stopping::Could,
         (Some(0), Some(_)) => Stopping::ToShow,
         (Some(2), Some(_)) => {
             match (theirs.number("Seccomp_filters"), ours.number("Seccomp_filters")) {
-                // Those of a container, mostly, which both are in.
+                // Filters of a container, mostly, which both are in.
                 (Some(theirs), Some(ours)) if theirs <= ours => Stopping::ToShow,
                 _ => Stopping::Cannot,
             }
@@ -150,7 +150,7 @@ mod tests {
             change(&mut theirs);
             assert_eq!(judge(&plain(), &theirs), Stopping::Cannot, "{theirs:?}");
         }
-        // That nothing is known of either proves nothing.
+        // Unknown facts about both prove nothing.
         let unknown = Account { pid_namespace: None, ..plain() };
         assert_eq!(judge(&unknown, &unknown), Stopping::Cannot);
     }
@@ -171,7 +171,7 @@ mod tests {
 
     #[test]
     fn a_process_could_stop_itself() {
-        // Where it is filtered it has to show it.
+        // A process that is filtered has to show it.
         assert_ne!(of(std::process::id()), Stopping::Cannot);
         assert_eq!(of_us(std::process::id()), of(std::process::id()));
         assert_eq!(of(0), Stopping::Cannot);

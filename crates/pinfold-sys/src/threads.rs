@@ -1,8 +1,8 @@
-//! The threads of this process, and in which system call each is, by `/proc/self/task`; and how those of the
-//! library are started ([`Kind`]).
+//! The threads of this process, and the system call that each is in, by `/proc/self/task`; and the
+//! start of the library's own ([`Kind`]).
 //!
-//! What `/proc/self/task/TID/syscall` says (found by the test beside this, Linux 6.18): `running` for
-//! a thread that runs, or waits for a processor; else the number of its system call, or -1 if it is
+//! `/proc/self/task/TID/syscall` says (found by the test beside this, Linux 6.18) `running` for a
+//! thread that runs, or waits for a processor; else the number of its system call, or -1 if it is
 //! not in one, such as in a page fault. The kernel looks at a thread that sleeps and then makes
 //! sure that it slept all the while.
 
@@ -16,10 +16,10 @@ use std::{
 
 pub use self::start::Kind;
 
-/// Where a thread was when it was looked at.
+/// The place of a thread when it was looked at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
-    /// It runs, or waits for a processor. Nobody knows where.
+    /// It runs, or waits for a processor. Its place is not known.
     Running,
     /// It sleeps in this system call, by its number.
     Call(i64),
@@ -48,13 +48,14 @@ pub fn own() -> u32 {
 /// list may lack some. About 2 µs and 0.2 µs a thread.
 ///
 /// # Errors
-/// Where there is no `/proc`, or it may not be read.
+/// If there is no `/proc`, or it may not be read.
 pub fn list() -> io::Result<Option<Vec<u32>>> {
     let before = count()?;
     let first = read()?;
     let second = read()?;
-    // The kernel may skip threads when others end while it lists them. Who had been listed first and
-    // ended is missing in the second list, who ended before does not make up the count.
+    // The kernel may skip threads when others end while it lists them. A thread that was listed
+    // first and has ended is missing in the second list; one that ended before does not make up the
+    // count.
     let whole = first == second && before == first.len() && count()? == first.len();
     Ok(whole.then_some(first))
 }
@@ -74,10 +75,10 @@ fn count() -> io::Result<usize> {
     Ok(fs::metadata(TASKS)?.nlink().saturating_sub(2) as usize)
 }
 
-/// Where another thread of this process is. About 5 µs.
+/// The place of another thread of this process. About 5 µs.
 ///
 /// # Errors
-/// Where there is no `/proc`, or it may not be read, or says what is not understood.
+/// If there is no `/proc`, or it may not be read, or is not understood.
 pub fn place(thread: u32) -> io::Result<Place> {
     let at = Path::new(TASKS).join(thread.to_string());
     let stat = match text(at.join("stat"))? {
@@ -93,7 +94,7 @@ pub fn place(thread: u32) -> io::Result<Place> {
         return Ok(Place::Running);
     }
     if flags & IO_WORKER != 0 {
-        // Its registers are a copy of those of the thread that it was made by.
+        // Its registers are a copy of those of the thread that made it.
         return Ok(if state == "S" { Place::RingWaits } else { Place::RingBusy });
     }
     let Some(call) = text(at.join("syscall"))? else { return Ok(Place::Gone) };
@@ -106,7 +107,7 @@ pub fn place(thread: u32) -> io::Result<Place> {
     }
 }
 
-/// What a file of a thread says; `None` if the thread is gone.
+/// The text of a file of a thread; `None` if the thread is gone.
 fn text(path: PathBuf) -> io::Result<Option<String>> {
     match fs::read_to_string(path) {
         Ok(text) => Ok(Some(text)),
@@ -136,7 +137,7 @@ mod tests {
             let _ = stopped.recv();
         });
         let id = told.recv().unwrap();
-        // Other tests come and go.
+        // Threads of other tests come and go.
         let found = std::iter::repeat_with(list).find_map(Result::unwrap).unwrap();
         assert!(found.contains(&id) && found.contains(&own()), "{found:?}");
         // It waits for a word, in a futex.

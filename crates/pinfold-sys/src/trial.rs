@@ -1,4 +1,5 @@
-//! Calls that are made to learn whether they are allowed. What they open is closed again.
+//! Calls that are made to learn whether they are allowed. Descriptors that they open are closed
+//! again.
 #![allow(unsafe_code)]
 // Invariant: each call is given integers, or one structure of ours that lives through the call and
 // is at least as long as the kernel writes; a descriptor that the kernel returned is owned once.
@@ -57,7 +58,7 @@ pub fn membarrier([command, register]: [i32; 2]) -> io::Result<()> {
 /// `MADV_POPULATE_WRITE` in `madvise(2)`.
 ///
 /// # Errors
-/// `EINVAL` before Linux 5.14, `ENOMEM`, or what a filter says.
+/// `EINVAL` before Linux 5.14, `ENOMEM`, or the error of a filter.
 pub fn populate_write(map: &SharedMapping) -> io::Result<()> {
     // SAFETY: the range is the whole of a live mapping, and the advice changes no contents.
     Ok(unsafe { mm::madvise(map.as_ptr().cast(), map.len(), Advice::LinuxPopulateWrite) }?)
@@ -66,7 +67,7 @@ pub fn populate_write(map: &SharedMapping) -> io::Result<()> {
 /// Has children of this process not get a mapping. See `MADV_DONTFORK` in `madvise(2)`.
 ///
 /// # Errors
-/// What a filter says.
+/// The error of a filter.
 pub fn dont_fork(map: &SharedMapping) -> io::Result<()> {
     // SAFETY: the range is the whole of a live mapping, and the advice changes no contents.
     Ok(unsafe { mm::madvise(map.as_ptr().cast(), map.len(), Advice::LinuxDontFork) }?)
@@ -87,13 +88,13 @@ pub fn io_uring() -> io::Result<u32> {
     Ok(params[5])
 }
 
-/// How long the kernel may look at what was sent over a loopback, whose other end is in this
+/// The kernel may look at bytes sent over a loopback for so long, whose other end is in this
 /// process.
 const LANDS_WITHIN: Duration = Duration::from_secs(5);
 
-/// Sends `bytes`, some KiB at most, over a connection twice by an io_uring, as a connection does
-/// that does not copy: once with their pages pinned for the send, once with pages that are
-/// registered. Waits until the kernel is done with them.
+/// Sends `bytes`, some KiB at most, over a connection twice by an io_uring, without copying: once
+/// with their pages pinned for the send, once with pages that are registered. Waits until the
+/// kernel is done with them.
 ///
 /// # Errors The call that failed, and why: `ENOSYS` before Linux 6.1, `ENOMEM` at `RLIMIT_MEMLOCK`,
 /// or as for [`Registered::new`].
@@ -107,7 +108,7 @@ pub fn send_zc(socket: impl AsFd, bytes: &[u8]) -> Result<(), Error> {
         let parts = [Segment { ptr: bytes.as_ptr().cast_mut(), len: bytes.len() }];
         let mut launched = Vec::new();
         // SAFETY: the bytes can be read. Should the kernel read them after this returns, it may:
-        // whoever has them may change them, and the other end takes nothing from them.
+        // their owner may change them, and the other end takes nothing from them.
         let sent = unsafe { ring.send(&socket, &[Order { parts: &parts, way }], &mut launched) };
         sent.map_err(|errno| Error::new(ENTER, errno))?;
         let until = Instant::now() + LANDS_WITHIN;
@@ -130,11 +131,11 @@ pub fn send_zc(socket: impl AsFd, bytes: &[u8]) -> Result<(), Error> {
     registered.unpin(slot)
 }
 
-/// How this thread's system calls are filtered: 0 not at all, 1 strictly, 2 by a program. See
+/// The filter mode of this thread's system calls: 0 none, 1 strict, 2 by a program. See
 /// `PR_GET_SECCOMP`.
 ///
 /// # Errors
-/// `EINVAL` in a kernel without filters, or what a filter says.
+/// `EINVAL` in a kernel without filters, or the error of a filter.
 pub fn seccomp_mode() -> io::Result<i32> {
     // SAFETY: the call takes integers.
     let mode = unsafe { libc::prctl(libc::PR_GET_SECCOMP, 0, 0, 0, 0) };
@@ -142,8 +143,8 @@ pub fn seccomp_mode() -> io::Result<i32> {
     Ok(mode)
 }
 
-/// Whether it is known that no filter on system calls is in force: some end who makes a call that they do not know.
-/// One system call.
+/// Returns whether it is known that no filter on system calls is in force: some filters end a
+/// process that makes a call they do not know. One system call.
 pub fn is_unfiltered() -> bool {
     seccomp_mode().is_ok_and(|mode| mode == 0)
 }
@@ -152,7 +153,7 @@ pub fn is_unfiltered() -> bool {
 /// limit. See `getrlimit(2)`.
 ///
 /// # Errors
-/// What a filter says.
+/// The error of a filter.
 pub fn limits(resource: u32) -> io::Result<(Option<u64>, Option<u64>)> {
     let mut limits = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: the kernel writes one `rlimit`.
@@ -161,7 +162,7 @@ pub fn limits(resource: u32) -> io::Result<(Option<u64>, Option<u64>)> {
     Ok((some(limits.rlim_cur), some(limits.rlim_max)))
 }
 
-/// What a process may have a limited amount of.
+/// Resources of a process that may be limited.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Limited {
     /// The bytes of a file (`RLIMIT_FSIZE`), of one in memory as well.
@@ -172,8 +173,7 @@ pub enum Limited {
     LockedBytes,
 }
 
-/// How much of it this process may have; `None` is without limit, or that a filter denies the
-/// question.
+/// The soft limit of this process; `None` is without limit, or that a filter denies the question.
 pub fn soft_limit(of: Limited) -> Option<u64> {
     let resource = match of {
         Limited::FileBytes => libc::RLIMIT_FSIZE,
@@ -199,7 +199,7 @@ fn owned(result: libc::c_long) -> io::Result<OwnedFd> {
 mod tests {
     use super::*;
 
-    /// Each either works or says why not.
+    /// Each call either works or returns its reason.
     #[test]
     fn answers_are_errors_or_facts() {
         let said = |error: io::Error| assert!(error.raw_os_error().is_some_and(|errno| errno > 0));

@@ -28,9 +28,9 @@ pub fn groups() -> Vec<u32> {
     groups.into_iter().map(|group| group.as_raw()).collect()
 }
 
-/// The permission bits that new files of this process do not get. Asking is setting, so this puts
-/// it back: called before there are other threads that make files. Where a filter denies it, all
-/// bits of others.
+/// The permission bits that new files of this process do not get. To read them the call has to set
+/// them, so this puts them back: call it before there are other threads that make files. All bits
+/// of others where a filter denies it.
 pub fn umask() -> u32 {
     const OTHERS: libc::mode_t = 0o077;
     // SAFETY: the call takes an integer.
@@ -84,7 +84,7 @@ pub fn gid_of(name: &str) -> Option<u32> {
     )
 }
 
-/// Calls `find` with buffers of growing size and hands what it found to `take`.
+/// Calls `find` with buffers of growing size and hands the record that it found to `take`.
 fn lookup<Record, Taken>(
     find: impl Fn(*mut Record, *mut c_char, usize, *mut *mut Record) -> c_int,
     take: impl FnOnce(&Record) -> Taken,

@@ -1,8 +1,9 @@
-//! `cargo bench -p pinfold --bench connections [-- CONNECTIONS UNDER_WAY]`: short messages between two endpoints with
-//! many connections, some of them under way at a time, each on the next connection, each answered.
+//! `cargo bench -p pinfold --bench connections [-- CONNECTIONS UNDER_WAY]`: short messages between
+//! two endpoints with many connections, some of them under way at a time, each on the next
+//! connection, each answered.
 //!
-//! Each side has a processor of its own, the first and the last that there is: with fewer than two it says nothing of
-//! use. What is printed is the median of some runs.
+//! Each side has a processor of its own, the first and the last that there is: with fewer than two
+//! the numbers mean nothing. The median of some runs is printed.
 
 use std::{
     sync::mpsc,
@@ -36,7 +37,7 @@ const TIMED: Duration = Duration::from_millis(300);
 const STRIDE: usize = 7919;
 
 const ANSWER: u64 = 0;
-/// What the answering side counts begins with this one,
+/// The message that begins the count of the answering side,
 const BEGIN: u64 = 1;
 /// ...and ends with this.
 const END: u64 = 2;
@@ -100,7 +101,8 @@ fn run(connections: usize, under_way: usize) -> Run {
     .expect("no panic")
 }
 
-/// Answers all: how long the processor took for each of those between the beginning and the end.
+/// Answers all messages; returns the processor time for each of those between the beginning and the
+/// end.
 fn answer(endpoint: &Endpoint) -> f64 {
     let (mut began, mut count) = (0.0, 0);
     let mut buffer = [0; BYTES];
@@ -116,7 +118,7 @@ fn answer(endpoint: &Endpoint) -> f64 {
     }
 }
 
-/// Has so many messages under way, and more when they are answered: answers a second.
+/// Keeps so many messages under way, with a new one for each answer; returns answers a second.
 fn ask(endpoint: &Endpoint, address: &str, connections: usize, under_way: usize) -> f64 {
     let peers: Vec<_> =
         (0..connections).map(|_| endpoint.connect(address).expect("it listens")).collect();

@@ -1,10 +1,10 @@
-//! `cargo bench -p pinfold --bench paths [-- DIRECTORY]`: what messages take by each path of a
-//! pair, what the library's learner is told of them, and what a pair takes that may choose.
+//! `cargo bench -p pinfold --bench paths [-- DIRECTORY]`: the time of messages by each path of a
+//! pair, the samples that the library's learner gets, and the time of a pair that may choose.
 //!
 //! Two processes, each bound to a processor of its own, with a pair of endpoints for each path. All
 //! of a scenario's paths take turns, some messages each. Contents are checked; they stay as they
 //! are between messages. With a directory, the turns are written there, a file for each scenario:
-//! those in `src/policy/route/learn/traces` came so.
+//! those in `src/policy/route/learn/traces` were made so.
 
 #[path = "paths/heard.rs"]
 mod heard;
@@ -28,7 +28,7 @@ use trace::{Trace, Turn};
 
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
 
-/// What the child is told to be.
+/// The argument that makes a process the child.
 const SECOND: &str = "--second";
 /// The pairs, by the long paths that they have; the last may choose.
 const PAIRS: [(&str, &[Path]); 4] = [
@@ -37,11 +37,11 @@ const PAIRS: [(&str, &[Path]); 4] = [
     ("mapped", &[Path::Mapped, Path::Cma]),
     ("auto", &[Path::Eager, Path::Cma, Path::Mapped]),
 ];
-/// How long a scenario is recorded, at most, and in how many turns.
+/// The most time and turns for which a scenario is recorded.
 const LONGEST: Duration = Duration::from_secs(4);
 const TURNS: usize = 240;
 
-/// How messages follow each other.
+/// The order in which messages follow each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pattern {
     /// One, and one back.
@@ -52,12 +52,12 @@ pub enum Pattern {
     Both,
 }
 
-/// What is recorded.
+/// A scenario to record.
 #[derive(Clone, Copy, Debug)]
 pub struct Scenario {
     pattern: Pattern,
     memory: Memory,
-    /// Of the messages, which take turns, bytes.
+    /// Lengths of the messages, which take turns, bytes.
     sizes: &'static [usize],
 }
 
@@ -82,7 +82,7 @@ impl Scenario {
     }
 }
 
-/// All of them.
+/// All scenarios.
 fn scenarios() -> Vec<Scenario> {
     const SIZES: [&[usize]; 6] = [
         &[16 << 10],
@@ -119,14 +119,14 @@ fn main() -> ExitCode {
     )
 }
 
-/// Those that are wanted.
+/// The scenarios that are wanted.
 fn chosen(only: Option<&String>) -> Vec<Scenario> {
     let mut all = scenarios();
     all.retain(|scenario| only.is_none_or(|only| scenario.name().contains(only.as_str())));
     all
 }
 
-/// The second process: does what the first one does, the other way.
+/// The second process: mirrors the first one.
 fn answer(name: &str, only: Option<&String>) -> Result<()> {
     bind(usize::MAX);
     let mut pairs = Vec::new();
@@ -146,7 +146,7 @@ fn answer(name: &str, only: Option<&String>) -> Result<()> {
     Ok(())
 }
 
-/// The first process: says when, and measures.
+/// The first process: gives the commands, and measures.
 fn measure(into: Option<PathBuf>, only: Option<&String>) -> Result<()> {
     heard::begin();
     let name = format!("local:paths-{}", std::process::id());

@@ -1,9 +1,11 @@
-//! `cargo bench -p pinfold --bench ready [-- WORDS]`: what it is worth to make the memory of receives ready before their
-//! messages come. A receive is posted, its message sent a millisecond later; what is timed is from the send to the end
-//! of the receive, with and without, in turns. WORDS pick cases by their names, as in `cma fresh`.
+//! `cargo bench -p pinfold --bench ready [-- WORDS]`: the gain of prefaulting the memory of
+//! receives before their messages come. A receive is posted, its message sent a millisecond later;
+//! the time is from the send to the end of the receive, with and without, in turns. WORDS pick
+//! cases by their names, as in `cma fresh`.
 //!
-//! Each side has a processor of its own, the first and the last that there is. What is printed is the median of each
-//! and of the ratios of neighbours, with what lies between the quartiles of these. Contents are looked at each time.
+//! Each side has a processor of its own, the first and the last that there is. The median of each
+//! and of the ratios of neighbours is printed, with the quartiles of these. Contents are looked at
+//! each time.
 
 use std::{
     sync::mpsc,
@@ -16,15 +18,16 @@ use pinfold_sys::{cpu::affinity, mem::userfault::Pages};
 
 const PAUSE: Duration = Duration::from_millis(1);
 const WAYS: [&str; 3] = ["ring", "cma", "tcp"];
-/// Endpoints that are made for each case: where memory lies, and what lanes learn, differs with them.
+/// Pairs of endpoints for each case: the place of memory, and the lanes' learning, differ with
+/// them.
 const PAIRS: usize = 6;
 const WARM: usize = 10;
 const ROUNDS: usize = 40;
 /// Round trips that are timed as one.
 const TRIPS: usize = 2000;
 
-/// Whether a receive has memory of its own each time that nobody has touched, or always the same; and whether it waits
-/// a while for its message.
+/// The cases: true if a receive has untouched memory of its own each time, or else always the same;
+/// and true if it waits a while for its message.
 const CASES: [(&str, bool, bool); 3] =
     [("fresh", true, true), ("again", false, true), ("at once", false, false)];
 
@@ -79,7 +82,7 @@ fn compare(name: &str, bench: impl Fn(bool) -> Bench + Sync) {
                 }
             }
         };
-        // Of its own, for it stays where it is pinned.
+        // A thread of its own, for it stays where it is pinned.
         thread::scope(|scope| scope.spawn(&mut run).join().expect("no panic"));
     }
     let mut ratios: Vec<f64> = times[0].iter().zip(&times[1]).map(|(off, on)| on / off).collect();
@@ -140,7 +143,7 @@ impl Side {
         Side { bench, endpoint, from, memory, go, sent }
     }
 
-    /// Microseconds, and bytes that were made ready.
+    /// Microseconds, and bytes that were prefaulted.
     fn round(&mut self, round: usize) -> (f64, u64) {
         if self.bench.len == 8 {
             return (self.trips(round), 0);
@@ -172,7 +175,7 @@ impl Side {
     }
 }
 
-/// Memory that nobody has touched.
+/// Memory that has not been touched.
 fn fresh(len: usize) -> Pages {
     Pages::new(len.next_multiple_of(4096), false).expect("memory")
 }
@@ -181,7 +184,7 @@ fn bytes(round: usize) -> [u8; 8] {
     (round as u64 | 1 << 63).to_ne_bytes()
 }
 
-/// Sends when it is told, until nobody tells it any more.
+/// Sends when it is told, until the channel closes.
 fn send(
     bench: Bench,
     endpoint: &Endpoint,
@@ -200,7 +203,7 @@ fn send(
             }
             continue;
         }
-        // The receive is posted some microseconds after it has said so.
+        // The receive is posted some microseconds after the word to go.
         let pause = if bench.waits { PAUSE } else { Duration::from_micros(30) };
         let begin = Instant::now();
         while begin.elapsed() < pause {

@@ -1,9 +1,10 @@
-//! `cargo bench -p pinfold --bench reassembly`: pages out of a window of 65,536, by each organisation,
-//! plans for messages in many pieces, folding beside `memcpy` (`-- fold` for that alone), messages that
-//! endpoints keep, as they are handed out (`-- kept`), and those that are given in parts (`-- given`).
+//! `cargo bench -p pinfold --bench reassembly`: pages out of a window of 65,536, by each
+//! organisation, plans for messages in many pieces, folding beside `memcpy` (`-- fold` for that
+//! alone), messages that endpoints keep, as they are handed out (`-- kept`), and those that are
+//! given in parts (`-- given`).
 //!
-//! A window is filled to its level as the paper's maps are (section 4.2): all of it is taken page by page
-//! but for 512 pages at the end, then pages are freed at random until so many are left.
+//! A window is filled to its level as the paper's maps are (section 4.2): all of it is taken page
+//! by page but for 512 pages at the end, then pages are freed at random until so many are left.
 
 use divan::{Bencher, black_box, counter::ItemsCount};
 use pinfold::reassembly::{
@@ -105,7 +106,7 @@ impl Fibonacci {
     }
 }
 
-/// A window taken to `level` percent, the pages that are, and what frees them at random.
+/// A window taken to `level` percent, its taken pages, and the generator that frees them at random.
 fn filled<W: Make>(level: u32) -> (W, Vec<u32>, Fibonacci) {
     let mut windows = W::make();
     let mut random = Fibonacci(17, 37);
@@ -121,7 +122,7 @@ fn filled<W: Make>(level: u32) -> (W, Vec<u32>, Fibonacci) {
     (windows, taken, random)
 }
 
-/// What [`take_and_give`] does beside the window's work: finding out what to give back.
+/// The cost of [`take_and_give`] beside the window's work: finding the run to give back.
 #[divan::bench]
 fn overhead(bencher: Bencher) {
     let (mut random, mut taken) = (Fibonacci(17, 37), vec![0u32; 60_000]);
@@ -132,7 +133,8 @@ fn overhead(bencher: Bencher) {
     });
 }
 
-/// One run is taken, and another of that length, taken some time before, is given back: a random one.
+/// One run is taken, and another of that length, taken some time before, is given back: a random
+/// one.
 #[divan::bench(
     types = [Paper, Bitmap, SizeClasses, Buddy, Tree],
     consts = PAGES,
@@ -142,7 +144,7 @@ fn overhead(bencher: Bencher) {
 fn take_and_give<W: Make, const RUN: u32>(bencher: Bencher, level: u32) {
     let (mut windows, mut taken, mut random) = filled::<W>(level);
     if RUN > 1 {
-        // As many as are sure to fit into the end of the window, but for one.
+        // As many as are sure to fit into the end of the window, less one.
         taken.clear();
         let fit = HUGE_PAGES / RUN - 1;
         taken.extend((0..fit).map(|_| windows.alloc(RUN, 1).expect("there is room at the end")));
@@ -174,7 +176,7 @@ fn search_one_page<W: Make>(bencher: Bencher, level: u32) {
     );
 }
 
-/// Taken, filled by nobody, finished, given back: what the pool adds to a message.
+/// A message in the pool, taken, left unfilled, finished and given back: the pool's cost for it.
 #[divan::bench(args = [1, 16, 512, 1536])]
 fn pool(bencher: Bencher, pages: u64) {
     let pool = Pool::new(HeapPages::new(4 * HUGE_PAGES).expect("memory"));

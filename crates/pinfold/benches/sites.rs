@@ -1,10 +1,11 @@
 #![allow(unsafe_code)]
-//! What it costs that a call site learns: copies of one site through the central handler, beside the same copies
-//! by the algorithm that the site has come to use: by themselves, through the same handler, and through the same
-//! handler as the plan says, which is asked for each.
+//! The cost of a call site that learns: copies of one site through the central handler, beside the
+//! same copies by the algorithm that the site has come to use: by themselves, through the same
+//! handler, and through the same handler as the plan says, which is asked for each.
 //!
-//! The four take turns in bursts of some 200 µs, in changing order, each through a call. The blocks stay where they
-//! are, so they lie in the nearest cache that holds both: there copies take least, and what comes on top shows most.
+//! The four take turns in bursts of some 200 µs, in changing order, each through a call. The blocks
+//! stay where they are, so they lie in the nearest cache that holds both: there copies take least
+//! time, and the extra cost shows most.
 
 use std::time::Instant;
 
@@ -14,7 +15,7 @@ use pinfold_sys::{cpu::block, shuffle::Shuffle};
 /// Bytes of a block.
 const SIZES: [usize; 8] =
     [1 << 10, 2 << 10, 4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20, 4 << 20];
-/// What a burst takes about, ns.
+/// The approximate time of a burst, ns.
 const BURST_NS: f64 = 200_000.0;
 /// Bursts of each kind.
 const ROUNDS: usize = 1500;
@@ -41,14 +42,14 @@ struct Blocks {
 }
 
 impl Blocks {
-    /// By the algorithm and nothing else.
+    /// Copies by the algorithm and nothing else.
     #[inline(never)]
     fn alone(self, algorithm: Algorithm) {
         // SAFETY: two blocks of that size, of this thread alone.
         unsafe { block::copy(algorithm, self.from, self.to, self.size) };
     }
 
-    /// By what `handler` is told for each copy.
+    /// Copies by the algorithm that `handler` is told for each copy.
     #[inline(never)]
     fn handled<P: Choose>(self, handler: &mut Handler<P>, nothing: &Site) {
         // SAFETY: as above.
@@ -57,7 +58,7 @@ impl Blocks {
         }
     }
 
-    /// By what the site has learnt, which goes on learning.
+    /// Copies by the algorithm that the site has learnt, which goes on learning.
     #[inline(never)]
     fn learnt(self, handler: &mut Handler<InForce>, site: &mut Site) {
         // SAFETY: as above.
@@ -113,7 +114,8 @@ fn print_one(size: usize, turns: &mut Shuffle) {
     );
 }
 
-/// The mean of the middle half: tries of other algorithms come in few bursts, and so do interruptions.
+/// The mean of the middle half: tries of other algorithms come in few bursts, and so do
+/// interruptions.
 fn middle(mut all: Vec<f64>) -> f64 {
     all.sort_by(f64::total_cmp);
     let middle = &all[all.len() / 4..all.len() * 3 / 4];

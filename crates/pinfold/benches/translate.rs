@@ -1,6 +1,6 @@
-//! What hits cost: in the TLB, in the pin-down cache with 1, 100 and 10,000 areas, and of this process's
-//! own memory, which is watched; what its misses cost beside a pin alone; what it costs to unmap it (`-- unmapping`
-//! for that alone).
+//! The cost of hits: in the TLB, in the pin-down cache with 1, 100 and 10,000 areas, and of this
+//! process's own memory, which is watched; the cost of its misses beside a pin alone; the cost to
+//! unmap it (`-- unmapping` for that alone).
 //!
 //! Every measurement answers many look-ups, whose number is the count of items: read the time an
 //! item. The order of the addresses is a fixed random one.
@@ -29,7 +29,7 @@ const HERE: SpaceId = SpaceId(1);
 mod unmapping;
 
 fn main() {
-    // What takes turns is not for divan.
+    // Benchmarks that take turns are not for divan.
     let args: Vec<String> = std::env::args().skip(1).collect();
     let names = args.iter().filter(|arg| !arg.starts_with('-')).count();
     let alone = args.iter().any(|arg| arg == "unmapping");
@@ -169,7 +169,7 @@ fn shared_begin_end(bencher: Bencher, areas: u64) {
     bencher.counter(ItemsCount::new(LOOK_UPS)).bench(|| transfers!(cache, &addresses));
 }
 
-/// By two at the same time, each with all areas.
+/// The same by two threads at a time, each with all areas.
 #[divan::bench(args = [1, 100, 10_000], threads = [2])]
 fn shared_begin_end_of_two(bencher: Bencher, areas: u64) {
     let cache = shared_cache(areas);
@@ -178,7 +178,7 @@ fn shared_begin_end_of_two(bencher: Bencher, areas: u64) {
     bencher.counter(ItemsCount::new(LOOK_UPS)).bench(|| transfers!(cache, &addresses));
 }
 
-/// What a lock around the cache for one thread would cost instead.
+/// The cost of a lock around the cache for one thread instead.
 #[divan::bench(args = [1, 100, 10_000], threads = [1, 2])]
 fn locked_begin_end(bencher: Bencher, areas: u64) {
     let cache = Mutex::new(PinCache::new(Nothing, budget()).expect("the budget is possible"));
@@ -196,7 +196,7 @@ fn locked_begin_end(bencher: Bencher, areas: u64) {
     bencher.counter(ItemsCount::new(LOOK_UPS)).bench(|| transfers(&addresses, PAGE));
 }
 
-/// A miss that evicts one of so many areas, apart from what pinning costs.
+/// A miss that evicts one of so many areas, apart from the cost of pinning.
 #[divan::bench(args = [1, 100, 10_000])]
 fn pincache_miss_and_evict(bencher: Bencher, areas: u64) {
     let budget = Budget { bytes_max: areas * AREA, ..budget() };
@@ -212,7 +212,7 @@ fn pincache_miss_and_evict(bencher: Bencher, areas: u64) {
     assert_eq!(cache.counters().hits, 0);
 }
 
-/// Memory with a page of each two that is sent from, each an area of its own.
+/// Memory of which every other page is sent from, each an area of its own.
 fn pages(areas: u64) -> (Pages, u64) {
     let mut pages = Pages::new((2 * areas * PAGE) as usize, false).expect("memory");
     pages.as_mut_slice().fill(1);
@@ -220,7 +220,7 @@ fn pages(areas: u64) -> (Pages, u64) {
     (pages, start)
 }
 
-/// One that keeps what it pins; or nothing, where that cannot be.
+/// A cache of own memory that keeps its pins; `None` where that is impossible.
 fn own(bytes: u64) -> Option<OwnMemory> {
     let own = OwnMemory::new(Budget::of_bytes(bytes)).expect("the budget is possible");
     if own.standing().not_kept.is_some() {
@@ -256,7 +256,7 @@ fn own_begin_end(bencher: Bencher, areas: u64) {
     own_hits!(bencher, areas, begin, end);
 }
 
-/// By who has it to itself.
+/// A hit by a caller that has it to itself.
 #[divan::bench(args = [1, 100, 10_000])]
 fn own_begin_mut_end_mut(bencher: Bencher, areas: u64) {
     own_hits!(bencher, areas, begin_mut, end_mut);
@@ -294,7 +294,7 @@ fn own_miss(bencher: Bencher, pages_each: u64) {
     assert_eq!(own.counters().pins.hits, 0);
 }
 
-/// What an io_uring's pin and its end cost alone.
+/// The cost of an io_uring's pin and its end alone.
 #[divan::bench(args = [1, 16])]
 fn own_miss_raw_pin(bencher: Bencher, pages_each: u64) {
     let Ok(ring) = Registered::new(16) else { return };

@@ -1,4 +1,4 @@
-//! What can go wrong, each case with its own name and the facts needed to act on it.
+//! The errors, each with its own name and the facts needed to act on it.
 
 use std::{fmt, io, time::Duration};
 
@@ -13,7 +13,7 @@ pub(crate) use remedy::ELSEWHERE;
 /// The result of a Pinfold operation.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// How a peer came to be gone.
+/// The way in which a peer came to be gone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Gone {
@@ -26,28 +26,29 @@ pub enum Gone {
     /// It broke the protocol and was cut off.
     Misbehaved(&'static str),
     /// The connection with its host broke, and there was no other in time
-    /// ([`Builder::reconnect_timeout`](crate::Builder::reconnect_timeout)): the `errno` that said
-    /// so last (`ETIMEDOUT`, `ECONNRESET`, `ECONNREFUSED`, ...).
+    /// ([`Builder::reconnect_timeout`](crate::Builder::reconnect_timeout)): the last `errno`
+    /// (`ETIMEDOUT`, `ECONNRESET`, `ECONNREFUSED`, ...).
     Lost(i32),
-    /// The connection with its host broke, and when there was another it did not know this endpoint any
-    /// more: it had waited for less long, or had disconnected.
+    /// The connection with its host broke, and when there was another the peer did not know this
+    /// endpoint any more: it had waited for less long, or had disconnected.
     Forgot,
 }
 
-/// Why a send with a deadline had not gone when its time was up.
+/// The reason why a send with a deadline had not gone when its time was up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Untaken {
-    /// Its receive is not posted, and what the receiver stores of messages that come before theirs is full.
+    /// Its receive is not posted, and the receiver's store for unexpected messages is full.
     NoCredit {
-        /// Bytes that the receiver stores of this sender's, with 128 for each message.
+        /// Bytes that the receiver stores for this sender, with 128 for each message.
         credit: u64,
     },
     /// Its receive is not posted, and it is too long to be stored there.
     NoReceive,
-    /// What was sent to this peer before has not gone yet: it does not look.
+    /// Earlier messages to this peer have not gone yet: it does not look.
     Behind,
-    /// The receiver knows of it, and did not answer when it was to be taken back: it may receive it yet, once.
+    /// The receiver knows of it, and did not answer when it was to be taken back: it may receive it
+    /// yet, once.
     Unsure,
 }
 
@@ -74,7 +75,7 @@ impl fmt::Display for Untaken {
     }
 }
 
-/// Why an active message was not seen to, or a request not answered.
+/// The reason why an active message was not handled, or a request not answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum NotHandled {
@@ -82,7 +83,7 @@ pub enum NotHandled {
     NoHandler,
     /// The handler panicked before it answered.
     Panicked,
-    /// The handler ended, or dropped its [`Answer`](crate::Answer), without a word.
+    /// The handler ended, or dropped its [`Answer`](crate::Answer), without an answer.
     NoAnswer,
     /// The message is longer than the peer takes
     /// ([`Builder::active_bytes_max`](crate::Builder::active_bytes_max)), or has memory for.
@@ -122,8 +123,8 @@ impl std::fmt::Display for Gone {
     }
 }
 
-/// Why two endpoints did not become peers ([`Error::Greeting`]), as far as it matters for what to
-/// do.
+/// The reason why two endpoints did not become peers ([`Error::Greeting`]), as far as it matters
+/// for the remedy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Ungreeted {
@@ -137,13 +138,13 @@ pub enum Ungreeted {
     Unencrypted,
     /// This endpoint's connections are encrypted, and the peer's are not.
     UnencryptedThere,
-    /// The peer may have so many peers, and has them.
+    /// The peer has all the peers it may have, this many.
     Full(u64),
     /// Any other reason.
     Other,
 }
 
-/// Why an operation failed.
+/// The reason why an operation failed.
 ///
 /// A full ring, an exhausted budget or spent credit is never an error: the operation waits.
 #[derive(Debug, thiserror::Error)]
@@ -155,9 +156,10 @@ pub enum Error {
         /// The address asked for.
         name: String,
     },
-    /// The name of this endpoint was taken from it: its file was removed, and another endpoint listens
-    /// under the name. That is told once, to who accepts and to receives that only a newcomer could
-    /// end. The name is this endpoint's again when the other has ended.
+    /// The name of this endpoint was taken from it: its file was removed, and another endpoint
+    /// listens under the name. It is reported once, to [`accept`](crate::Endpoint::accept) and to
+    /// receives that only a new peer could end. The name is this endpoint's again when the other
+    /// has ended.
     #[error(
         "the name {name} is lost: its file was removed, as by a cleaner of temporary files, and another \
          endpoint has taken the name; stop that one, and this one has it again"
@@ -166,7 +168,7 @@ pub enum Error {
         /// The address that was listened at.
         name: String,
     },
-    /// Nobody listens under this name.
+    /// No endpoint listens under this name.
     #[error("{}", name_gone(name))]
     NameGone {
         /// The address asked for.
@@ -177,9 +179,9 @@ pub enum Error {
         "{address:?} is not an address: {why}; write local:NAME, local:USER/NAME or tcp:HOST:PORT"
     )]
     BadAddress {
-        /// What was given.
+        /// The address.
         address: String,
-        /// What is wrong with it.
+        /// The mistake in it.
         why: &'static str,
     },
     /// The access rule of the listening side does not admit this user, or a directory or socket
@@ -188,7 +190,7 @@ pub enum Error {
     NotAllowed {
         /// The address or directory.
         name: String,
-        /// The rule that refused, and what to change.
+        /// The rule that refused, and the remedy.
         why: String,
     },
     /// The peer speaks no common version of the protocol.
@@ -196,7 +198,7 @@ pub enum Error {
         "{peer} speaks protocol versions {theirs_min} to {theirs_max}, this library {ours_min} to {ours_max}; update the older side"
     )]
     VersionMismatch {
-        /// Who.
+        /// The peer.
         peer: String,
         /// The oldest version this library speaks.
         ours_min: u32,
@@ -214,19 +216,19 @@ pub enum Error {
         what: &'static str,
         /// The limit.
         limit: u64,
-        /// How to raise it or do without.
+        /// A way to raise it or do without.
         remedy: &'static str,
     },
-    /// The system has not enough memory left to back what was asked for.
+    /// The system has not enough memory left to back the buffer.
     #[error(
         "no memory for {wanted} more bytes of an arena: {whose} has {left} left; drop buffers, or raise its limit"
     )]
     NoMemory {
         /// Bytes that would have to be committed.
         wanted: u64,
-        /// Bytes that can still be, some of its limit left aside.
+        /// Bytes that can still be committed, some of its limit left aside.
         left: u64,
-        /// Whose limit it is.
+        /// The holder of the limit.
         whose: String,
     },
     /// The message was longer than the buffer. The buffer holds its first `capacity` bytes.
@@ -236,13 +238,13 @@ pub enum Error {
     Truncated {
         /// The true length, bytes.
         len: u64,
-        /// The room there was, bytes.
+        /// The length of the buffer, bytes.
         capacity: u64,
-        /// Who sent it.
+        /// The peer that sent it.
         peer: crate::PeerId,
         /// Its tag.
         tag: u64,
-        /// How the bytes that did fit were moved.
+        /// The receipt of the bytes that did fit.
         receipt: Receipt,
     },
     /// The peer of the operation is gone.
@@ -250,7 +252,7 @@ pub enum Error {
     PeerGone {
         /// Its name, with the process id.
         peer: String,
-        /// How it went.
+        /// The way it went.
         how: Gone,
     },
     /// No connected peer can satisfy a receive from any source, and none can connect.
@@ -258,13 +260,13 @@ pub enum Error {
     NobodyLeft {
         /// The last peer that went.
         last: String,
-        /// How it went.
+        /// The way it went.
         how: Gone,
     },
     /// The identifier names no peer of this endpoint.
     #[error("no such peer at this endpoint: {peer:?}")]
     UnknownPeer {
-        /// What was given.
+        /// The identifier.
         peer: crate::PeerId,
     },
     /// A path that was required cannot be taken.
@@ -280,9 +282,9 @@ pub enum Error {
         "the region cannot be reached: not mapped ({mapped}), and not by the kernel ({cma}); allow one of the two"
     )]
     OutOfReach {
-        /// Why not [`Path::Mapped`].
+        /// The reason why [`Path::Mapped`] cannot be taken.
         mapped: Refusal,
-        /// Why not [`Path::Cma`].
+        /// The reason why [`Path::Cma`] cannot be taken.
         cma: Refusal,
     },
     /// The memory of the other side could not be read or written in mid-transfer.
@@ -290,17 +292,17 @@ pub enum Error {
     Transfer {
         /// The other side.
         peer: String,
-        /// What the kernel said.
+        /// The kernel's error.
         source: io::Error,
     },
-    /// The bytes named lie outside the memory they were looked for in.
+    /// The bytes named lie outside the memory.
     #[error("{len} bytes at {offset} lie outside the {size} bytes there are")]
     OutOfBounds {
         /// The first byte named.
         offset: u64,
-        /// How many.
+        /// The number of bytes named.
         len: u64,
-        /// How many there are.
+        /// The size of the memory, bytes.
         size: u64,
     },
     /// No region of the peer's endpoint has this key, or no longer.
@@ -314,7 +316,7 @@ pub enum Error {
     NotMapped {
         /// The first byte named.
         address: u64,
-        /// How many. Some of them may have been read or written.
+        /// The number of bytes named. Some of them may have been read or written.
         len: u64,
     },
     /// Memory is exposed no more, but peers have not left it.
@@ -322,15 +324,15 @@ pub enum Error {
         "{visitors} peers or copies are still at memory that is exposed no more, after {patience:?}: leave it as it is until they have ended"
     )]
     StillVisited {
-        /// How many.
+        /// The number of peers and copies.
         visitors: usize,
-        /// How long was waited.
+        /// The time that was waited.
         patience: Duration,
     },
     /// The word of an atomic operation does not lie at a multiple of its size.
     #[error("an atomic operation on {size} bytes at {offset}: choose a multiple of {size}")]
     Misaligned {
-        /// Where it lies.
+        /// Its offset.
         offset: u64,
         /// Its size, bytes.
         size: u64,
@@ -338,30 +340,31 @@ pub enum Error {
     /// Memory that can only be read was to be written.
     #[error("this memory can only be read; its owner gives memory to write out of a SharedArena")]
     ReadOnly,
-    /// Memory that a peer gave is its own again, because this side has ended the connection, or the peer has cut it.
+    /// Memory that a peer gave is its own again, because this side has ended the connection, or the
+    /// peer has cut it.
     #[error(
         "the memory that was given is no longer held: the connection with its owner was ended here, or cut; copy what is needed before that"
     )]
     Withdrawn,
-    /// Not all that was posted had been delivered when the time was up.
+    /// Not all posted operations had been delivered when the time was up.
     #[error(
         "not delivered within {patience:?}: {}; have them receive, give them more time, or close all the same",
         listed(left)
     )]
     Undelivered {
-        /// How long was waited.
+        /// The time that was waited.
         patience: Duration,
-        /// What is left, by peer.
+        /// The rest, by peer.
         left: Vec<crate::Outstanding>,
     },
-    /// An active message was not seen to, or a request not answered.
+    /// An active message was not handled, or a request not answered.
     #[error("handler {id} of {peer} did not do it: {why}")]
     NotHandled {
-        /// Whose handler.
+        /// The peer with the handler.
         peer: String,
         /// The handler's number.
         id: u32,
-        /// Why not.
+        /// The reason.
         why: NotHandled,
     },
     /// A request was answered a second time.
@@ -392,27 +395,27 @@ pub enum Error {
     /// An endpoint on another host, or this one, did not let the two become peers.
     #[error("{why}")]
     Greeting {
-        /// The address called, or where the caller is.
+        /// The address called, or the caller's.
         peer: String,
-        /// What failed, with whom, and what to do.
+        /// The failure, the other side and the remedy.
         why: String,
-        /// The same, for programs.
+        /// The reason, for programs.
         reason: Ungreeted,
     },
-    /// Nobody can connect to an endpoint without a name.
+    /// No peer can connect to an endpoint without a name.
     #[error(
         "this endpoint does not listen, so nobody can connect to it; give it a name with Builder::listen"
     )]
     NotListening,
-    /// A send with a deadline ([`Endpoint::send_timeout`](crate::Endpoint::send_timeout)) had not gone when its time was
-    /// up. Nothing was sent, unless `why` says that this is unsure.
+    /// A send with a deadline ([`Endpoint::send_timeout`](crate::Endpoint::send_timeout)) had not
+    /// gone when its time was up. Nothing was sent, unless `why` says that this is unsure.
     #[error("{peer} did not take the message within {patience:?}: {why}")]
     NotTaken {
-        /// Who did not.
+        /// The receiver.
         peer: String,
-        /// How long was waited.
+        /// The time that was waited.
         patience: Duration,
-        /// What stood in the way.
+        /// The reason.
         why: Untaken,
     },
     /// The time given ran out.
@@ -431,9 +434,9 @@ pub enum Error {
     Os {
         /// The call.
         call: &'static str,
-        /// What it was applied to.
+        /// The object it was applied to.
         on: String,
-        /// What the kernel said.
+        /// The kernel's error.
         source: io::Error,
     },
 }
@@ -469,7 +472,7 @@ fn name_gone(name: &str) -> String {
     format!("no endpoint listens at {name}; start the listening side first, or check the {what}")
 }
 
-/// Whether `len` bytes at `offset` lie inside `size` bytes.
+/// Checks that `len` bytes at `offset` lie inside `size` bytes.
 ///
 /// # Errors
 /// [`Error::OutOfBounds`].
@@ -491,12 +494,12 @@ impl Error {
         Error::Os { call, on: on.into(), source: source.into() }
     }
 
-    /// The same of whichever call of several it was.
+    /// As [`Error::os`], of the call that failed among several.
     pub(crate) fn failed(on: impl Into<String>) -> impl FnOnce(Failed) -> Error {
         move |failed| Error::os(failed.call, on, failed.errno)
     }
 
-    /// What to do about a system call that failed, where that is known; the end of the message.
+    /// The remedy for a system call that failed, where it is known; the end of the message.
     pub fn remedy(&self) -> Option<String> {
         match self {
             Error::Os { call, on, source } => remedy::of(call, on, source),
@@ -504,7 +507,7 @@ impl Error {
         }
     }
 
-    /// Whether the peer of the operation is gone.
+    /// True if the peer of the operation is gone.
     pub fn is_peer_gone(&self) -> bool {
         matches!(self, Error::PeerGone { .. } | Error::NobodyLeft { .. })
     }

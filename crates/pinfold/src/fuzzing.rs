@@ -1,6 +1,6 @@
 //! The decoders of peers' bytes and the greeting between hosts, for a fuzzer: each function takes
-//! any bytes, and panics if something is not as it should be. `fuzz/` has a target for each, and the
-//! tests here run them over inputs drawn at random.
+//! any bytes, and panics if something is not as it should be. `fuzz/` has a target for each, and
+//! the tests here run them over random inputs.
 //!
 //! This is not for programs, and may change with any version.
 
@@ -34,9 +34,9 @@ mod tests;
 
 /// The greeting over TCP.
 ///
-/// The first byte says what the others are: bytes that one side hears, or changes to what an honest
-/// pair says to each other (see `tampered`). No stranger gets anywhere, and no changed greeting ends
-/// well.
+/// The first byte tells the meaning of the others: bytes that one side hears, or changes to the
+/// packets of an honest pair (see `tampered`). No stranger gets anywhere, and no changed greeting
+/// ends well.
 pub fn greeting(data: &[u8]) {
     let Some((&mode, rest)) = data.split_first() else { return };
     let auth = if mode & 1 == 0 { with_key() } else { without_key() };
@@ -49,10 +49,11 @@ pub fn greeting(data: &[u8]) {
     }
 }
 
-/// What comes in place of a TLS handshake, and behind an honest one.
+/// Bytes in place of a TLS handshake, and behind an honest one.
 ///
-/// The first byte says which side hears it, whether it has opened a channel before, and in what pieces. No
-/// stranger gets a channel, and nothing comes out of one that the other end did not put in.
+/// The first byte says which side hears them, whether it has opened a channel before, and in what
+/// pieces. No stranger gets a channel, and nothing comes out of one that the other end did not put
+/// in.
 pub fn tls(data: &[u8]) {
     let Some((&mode, rest)) = data.split_first() else { return };
     let (heard, other) = match mode & 1 {
@@ -90,14 +91,14 @@ pub fn tls(data: &[u8]) {
     }
 }
 
-/// What a side has to say.
+/// The bytes that a side has to send.
 fn spoken(side: &mut Securing) -> Vec<u8> {
     let mut bytes = Vec::new();
     side.session().send(&mut bytes).expect("there is room");
     bytes
 }
 
-/// Whether a side that hears this has its channel.
+/// Returns whether a side that hears these bytes has its channel.
 fn listened(side: &mut Securing, bytes: &[u8], role: packets::Role) -> Result<bool, Trouble> {
     let room = side.session().room();
     assert!(room.len() >= bytes.len(), "no room for {} bytes", bytes.len());
@@ -118,7 +119,7 @@ pub fn frames(data: &[u8]) {
     let mut body = Body::default();
     frame::read_words(&rest[..rest.len().min(8 * words)], &mut body);
     let Some((mut body, follows)) = frame::arrived(header, &body) else { return };
-    // Of what is asked of the owner of a region, nothing is lost or made up.
+    // A request to the owner of a region is decoded whole: nothing is lost or made up.
     if let (Some(Kind::Use), Some(asked)) = (header.kind(), served_rma::Use::read(header, &body)) {
         let again = asked.header(header.aux());
         assert_eq!((again, served_rma::Use::read(again, &asked.body())), (header, Some(asked)));
@@ -127,13 +128,14 @@ pub fn frames(data: &[u8]) {
         let again = used.header(header.aux());
         assert_eq!((again, served_rma::Used::read(again, &used.body())), (header, Some(used)));
     }
-    // What is taken over names no memory of this process, and could be sent on.
+    // A decoded descriptor names no memory of this process, and could be sent on.
     if !matches!(follows, Follows::Long(_)) {
         assert!(frame::crossing(header, &mut body).is_some());
     }
 }
 
-/// The packets of the greeting on one host, the questions and answers about exposed memory, and lists of parts.
+/// The packets of the greeting on one host, the questions and answers about exposed memory, and
+/// lists of parts.
 pub fn local(data: &[u8]) {
     let _ = hello::decode_versions(data);
     if let Ok(introduction) = hello::decode_hello(data) {
@@ -153,7 +155,7 @@ pub fn local(data: &[u8]) {
     lists(data);
 }
 
-/// The parts of a message that was given away in several: the length of it, and the list.
+/// The parts of a message that was given away in several: its length, and the list.
 fn lists(data: &[u8]) {
     let Some((len, bytes)) = data.split_first_chunk() else { return };
     let len = u64::from_ne_bytes(*len);
@@ -174,7 +176,7 @@ fn without_key() -> Auth {
     Auth::None(here.expect("that is this host"))
 }
 
-/// What stands for the nonces of both sides.
+/// Stand-ins for the nonces of both sides.
 const NONCES: [u8; 2] = [1, 2];
 
 fn connecting(auth: Auth, nonce: u8) -> Greeting {
@@ -199,7 +201,7 @@ fn offer(id: u8) -> Offer {
     }
 }
 
-/// Somebody without the key, who can say anything.
+/// A stranger without the key, which can say anything.
 fn strange(mut greeting: Greeting, bytes: &[u8], part: usize) {
     let mut taken = 0;
     for part in bytes.chunks(part) {
@@ -219,8 +221,8 @@ fn strange(mut greeting: Greeting, bytes: &[u8], part: usize) {
     }
 }
 
-/// An honest pair, and somebody between them. Three bytes a change: whose byte and the high part of its
-/// place, the low part, what is flipped.
+/// An honest pair, and an attacker between them. Three bytes a change: the side and the high part
+/// of the place, the low part, the bits to flip.
 fn tampered(auth: Auth, changes: &[u8], part: usize) {
     let mut flipped = false;
     let (_, c_end, a_end) = converse(auth, NONCES, part, |whose, said, bytes| {
@@ -244,8 +246,9 @@ fn tampered(auth: Auth, changes: &[u8], part: usize) {
     }
 }
 
-/// A pair that talks until neither has anything to say: what each has said, and what became of it.
-/// `between` hears whose bytes come, how many of his came before, and them, to be changed.
+/// Runs a greeting until neither side has anything to say; returns the bytes that each has said,
+/// and the outcome. `between` gets the side whose bytes come, the number of its bytes before, and
+/// the bytes, to be changed.
 fn converse(
     auth: Auth,
     nonces: [u8; 2],
@@ -291,7 +294,7 @@ fn hear(side: &mut Greeting, mut bytes: &[u8], end: &mut End) {
     }
 }
 
-/// What is parsed once its proof was right. What is accepted is what would be sent.
+/// Decodes packets whose proof was right. An accepted packet is encoded as it came.
 fn packets_of(bytes: &[u8]) {
     if let Ok(knock) = packets::Knock::decode(bytes)
         && knock.auth.is_some()

@@ -6,8 +6,8 @@
 //!
 //! The modules, top to bottom; each uses only those below it:
 //!
-//! - `endpoint`: what programs hold: endpoints, requests, messages, views, regions.
-//! - `worker`: what the lock guards: posting, tag matching, progress, peers; and waiting.
+//! - `endpoint`: the types that programs hold: endpoints, requests, messages, views, regions.
+//! - `worker`: the state under the lock: posting, tag matching, progress, peers; and waiting.
 //! - `protocol`: rendezvous, handoff, active messages, remote memory access.
 //! - `transport`: how bytes reach a peer: greeting (`transport::local`), shared-memory lanes
 //!   (`transport::shm`), other hosts (`transport::tcp`).
@@ -16,14 +16,14 @@
 //! - [`copy`]: copying and zeroing blocks of memory, each by the algorithm that suits it.
 //! - `policy`: [`route`] (the cost model, the choice of path, receipts), how long to spin and
 //!   sleep.
-//! - [`status`]: what endpoints tell about themselves, and reading it from outside.
+//! - [`status`]: the status that endpoints publish, and reading it from outside.
 //! - `wire`: the bytes two processes share; nothing else knows an offset.
 //! - `sync`: the atomics, and a lock that is almost free for one thread.
 //! - `persisted`: files that are kept from run to run.
 //! - `failpoint`: numbered points at which tests kill the process.
 //! - `fuzzing`: the decoders of peers' bytes, for a fuzzer.
 
-// Under loom only what is modelled is compiled, and most of its callers are not.
+// Under loom only the modelled items are compiled, and most of their callers are not.
 #![cfg_attr(loom, allow(dead_code, unused_imports))]
 
 #[cfg(not(loom))]

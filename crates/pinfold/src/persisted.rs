@@ -1,7 +1,7 @@
 //! Files that are kept from run to run, for one machine each.
 //!
 //! A home directory may serve many machines, so the names of the files say which one each is for.
-//! What is in them is believed only as far as it makes sense: whoever reads one checks it.
+//! Their contents are believed only as far as they make sense: every reader checks them.
 
 #[cfg(test)]
 mod tests;
@@ -19,8 +19,8 @@ use std::{
 
 use pinfold_sys::{mem::memfd, refused::may_pass};
 
-/// What `variable` names, or else the directory `fallback` in the user's home: where this library
-/// keeps a kind of file. By the XDG base directory rules, relative paths do not count.
+/// The directory that `variable` names, or else `fallback` in the user's home, for one kind of the
+/// library's files. By the XDG base directory rules, relative paths do not count.
 pub(crate) fn directory(variable: &str, fallback: &str) -> Option<PathBuf> {
     directory_of(env::var_os(variable), env::var_os("HOME"), fallback)
 }
@@ -32,7 +32,7 @@ fn directory_of(base: Option<OsString>, home: Option<OsString>, fallback: &str) 
     Some(base.join("pinfold"))
 }
 
-/// A file name of these parts, without anything in it that a file name should not have.
+/// A file name of these parts, without characters that a file name should not have.
 pub(crate) fn name<const N: usize>(parts: [&str; N]) -> String {
     parts.map(plain).join("_") + ".json"
 }
@@ -90,7 +90,7 @@ pub(crate) fn now_s() -> u64 {
 /// # Errors
 /// Those of `open(2)` and `read(2)`; others where it is no file, is longer, or is not text.
 pub(crate) fn read(file: &Path, bytes_max: u64) -> io::Result<String> {
-    // Whatever lies there must not make the open wait.
+    // A special file there must not make the open wait.
     let flags = rustix::fs::OFlags::NONBLOCK | rustix::fs::OFlags::NOFOLLOW;
     let file = OpenOptions::new().read(true).custom_flags(flags.bits() as i32).open(file)?;
     if !file.metadata()?.is_file() {
@@ -104,13 +104,13 @@ pub(crate) fn read(file: &Path, bytes_max: u64) -> io::Result<String> {
     Ok(text)
 }
 
-/// Replaces the file at once and whole: others see the old one or the new one. Directories that
-/// lack are made. Only this user may read either.
+/// Replaces the file at once and whole: readers see the old one or the new one. Missing directories
+/// are made. Only this user may read either.
 ///
 /// # Errors
-/// Those of `mkdir(2)`, `open(2)`, `write(2)` and `rename(2)`. Then nothing is left behind but
-/// directories. `EFBIG` where a file may not have so many bytes: to write them would end the
-/// process (`SIGXFSZ`).
+/// Those of `mkdir(2)`, `open(2)`, `write(2)` and `rename(2)`. Then only directories are left
+/// behind. `EFBIG` where a file may not have so many bytes: to write them would end the process
+/// (`SIGXFSZ`).
 pub(crate) fn store(file: &Path, contents: &[u8]) -> io::Result<()> {
     memfd::check_limit(contents.len())?;
     beside(file, |temporary, mut out| {
@@ -120,7 +120,7 @@ pub(crate) fn store(file: &Path, contents: &[u8]) -> io::Result<()> {
     })
 }
 
-/// Whether [`store`] would do, as far as can be told without doing it.
+/// Checks that [`store`] would succeed, as far as can be told without doing it.
 ///
 /// # Errors
 /// Those of [`store`].
@@ -131,8 +131,8 @@ pub(crate) fn can_store(file: &Path) -> io::Result<()> {
     beside(file, |temporary, _| fs::remove_file(temporary))
 }
 
-/// Makes a file with a name of its own in the directory of `file`, and the directory if need be. It is
-/// gone if `then` fails.
+/// Makes a file with a name of its own in the directory of `file`, and the directory if necessary.
+/// It is removed if `then` fails.
 fn beside(file: &Path, then: impl FnOnce(&Path, File) -> io::Result<()>) -> io::Result<()> {
     let (Some(dir), Some(name)) = (file.parent(), file.file_name()) else {
         return Err(io::Error::other("no place for a file"));
@@ -145,7 +145,7 @@ fn beside(file: &Path, then: impl FnOnce(&Path, File) -> io::Result<()>) -> io::
     let out = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&temporary)?;
     let done = then(&temporary, out);
     if done.is_err() {
-        // Best effort: it may not be there.
+        // Best effort: the file may not be there.
         let _ = fs::remove_file(&temporary);
     }
     done

@@ -1,4 +1,4 @@
-//! Bytes that nobody can guess, from the kernel.
+//! Unpredictable bytes, from the kernel.
 
 use std::io;
 
@@ -6,10 +6,10 @@ use rustix::io::Errno;
 
 use crate::{Error, Result};
 
-/// Draws some: by `getrandom(2)`, or where that is denied from `/dev/urandom`.
+/// Draws random bytes: by `getrandom(2)`, or where that is denied from `/dev/urandom`.
 ///
 /// # Errors
-/// [`Error::Os`] where there is neither; `on` is what they are for.
+/// [`Error::Os`] where there is neither; `on` is the purpose of the bytes.
 pub(crate) fn bytes<const N: usize>(on: &str) -> Result<[u8; N]> {
     let mut bytes = [0; N];
     getrandom::fill(&mut bytes).map_err(|error| {

@@ -1,9 +1,10 @@
-//! What the scopes of this library have in common: what was begun in one has ended before it returns.
+//! The common part of the library's scopes: operations begun in one have ended before it returns.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
-/// Runs `f`, and then `end`, which is told whether `f` panicked, and ends what uses the caller's memory.
-/// A panic in `end` aborts the process: in here it would let that memory go while it is used.
+/// Runs `f`, and then `end`, which is told whether `f` panicked, and ends all use of the caller's
+/// memory. A panic in `end` aborts the process: in here it would let that memory go while it is
+/// used.
 pub(crate) fn run<R>(f: impl FnOnce() -> R, end: impl FnOnce(bool)) -> R {
     let result = catch_unwind(AssertUnwindSafe(f));
     let bomb = AbortOnDrop;

@@ -1,4 +1,4 @@
-//! Tests where networks can be made, and if need be, in a process that is allowed to.
+//! Tests in a process that may make networks.
 
 use std::{
     env,
@@ -9,11 +9,11 @@ use pinfold_sys::socket::netns::{Namespace, user};
 
 use crate::skip;
 
-/// Says that a process is one that a test began again.
+/// The variable that marks a process which a test began again.
 const AGAIN: &str = "PINFOLD_NETWORK_TEST_AGAIN";
 
-/// Runs a test that makes networks: here as root, else in this very program, begun once more for this one
-/// test as root in a user namespace. Where neither is allowed, skips.
+/// Runs a test that makes networks: here as root, else in this very program, begun once more for
+/// this one test as root in a user namespace. Where neither is allowed, skips.
 ///
 /// `name` is the test's, as the runner calls it.
 ///

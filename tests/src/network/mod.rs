@@ -1,11 +1,12 @@
 //! Networks within this machine, that can be cut, divided, made to lose packets and renumbered.
 //!
-//! A [`Network`] is a bridge in a namespace of its own, and 2 to 4 more of them, its *places*, each on a
-//! cable to that bridge. Place `i`, counted from 0, has the address `10.77.0.(i + 1)`. A [`Relay`] on the
-//! bridge passes TCP connections on and breaks them at the byte one wants.
+//! A [`Network`] is a bridge in a namespace of its own, and 2 to 4 more of them, its *places*, each
+//! on a cable to that bridge. Place `i`, counted from 0, has the address `10.77.0.(i + 1)`. A
+//! [`Relay`] on the bridge passes TCP connections on and breaks them at any chosen byte.
 //!
-//! Everything goes with the [`Network`], however the test ends: nothing of it has a name outside, and the
-//! kernel takes it away when nobody holds it any longer. That takes the kernel a moment.
+//! All namespaces and links end with the [`Network`], however the test ends: none has a name
+//! outside, and the kernel removes them when no process holds them any longer. That takes the
+//! kernel a moment.
 
 mod inside;
 mod relay;
@@ -27,7 +28,7 @@ use crate::skip;
 const PATIENCE: Duration = Duration::from_secs(30);
 
 const PREFIX: u8 = 24;
-/// Of packets, bytes.
+/// The largest packet, bytes.
 const MTU: u32 = 1500;
 
 /// Where relays listen: the bridge's own address.
@@ -37,14 +38,14 @@ pub const MIDDLE: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 254);
 pub struct Network {
     bridge: Link,
     places: Vec<Place>,
-    /// Which places do not hear each other.
+    /// Pairs of places that do not hear each other.
     partitions: Vec<(usize, usize)>,
 }
 
 struct Place {
     /// Its end of the cable.
     link: Link,
-    /// The other one, at the bridge.
+    /// The other end, at the bridge.
     port: Link,
     address: Ipv4Addr,
 }
@@ -53,7 +54,7 @@ impl Network {
     /// A network of 2 to 4 places, all of which reach one another.
     ///
     /// # Panics
-    /// If it cannot be made, with what the kernel said. Tests call [`where_allowed`] first.
+    /// If it cannot be made, with the kernel's error. Tests call [`where_allowed`] first.
     pub fn new(places: usize) -> Network {
         assert!((2..=4).contains(&places), "a network of {places}");
         let switch = Namespace::new().expect("a namespace");
@@ -77,7 +78,7 @@ impl Network {
         network
     }
 
-    /// How many places there are.
+    /// The number of places.
     pub fn places(&self) -> usize {
         self.places.len()
     }
@@ -105,7 +106,8 @@ impl Network {
         self.places[place].address.into()
     }
 
-    /// Pulls the cable of a place: what is sent to it or by it from here on is lost, and nobody is told.
+    /// Pulls the cable of a place: packets to it and from it are lost from here on, and neither
+    /// side is told.
     pub fn cut(&self, place: usize) {
         self.places[place].port.down().expect("a link that goes down");
     }
@@ -140,11 +142,13 @@ impl Network {
         }
     }
 
-    /// Has a place lose each packet that comes or goes with a probability of `percent` in 100; with 0 none
-    /// any longer. Where the kernel cannot, says so as a skipped test, and returns `false`.
+    /// Has a place lose each packet that comes or goes with a probability of `percent` in 100; with
+    /// 0 none any longer. Returns `false` where the kernel cannot do it, and says so as a skipped
+    /// test.
     ///
-    /// A TCP connection whose last step of three is lost exists for who connected alone, at times for more
-    /// than 45 s (1 of 100 at 10 %), unless that side sends something. From 10 % on TCP may take minutes.
+    /// A TCP connection whose last step of three is lost exists for the connecting side alone, at
+    /// times for more than 45 s (1 of 100 at 10 %), unless that side sends something. From 10 % on
+    /// TCP may take minutes.
     #[must_use]
     pub fn lose(&self, place: usize, percent: u32) -> bool {
         match self.places[place].link.lose(percent) {
@@ -159,18 +163,19 @@ impl Network {
         }
     }
 
-    /// Gives a place another address, and takes the one that it had. Who used that is not told.
+    /// Gives a place another address in place of its present one. Users of the old address are not
+    /// told.
     ///
     /// # Panics
-    /// If somebody has it.
+    /// If another place has it.
     pub fn change_address(&mut self, place: usize, address: Ipv4Addr) {
         let taken = self.places.iter().any(|place| place.address == address) || address == MIDDLE;
         assert!(!taken, "somebody has {address}");
         let place_of = &mut self.places[place];
         let had = std::mem::replace(&mut place_of.address, address);
         place_of.link.remove_address(had.into(), PREFIX).expect("an address to take");
-        // With its last address a link forgets its neighbours. Before it has the new one, nothing gets
-        // through that must not.
+        // A link forgets its neighbours with its last address. Before it has the new one, nothing
+        // gets through that must not.
         for &(one, other) in
             self.partitions.iter().filter(|pair| pair.0 == place || pair.1 == place)
         {
@@ -187,7 +192,7 @@ impl Network {
         }
     }
 
-    /// Something to go by on the way to `to`: connections to it lead there.
+    /// A relay on the way to `to`: connections to it lead there.
     pub fn relay(&self, to: SocketAddr) -> Relay {
         Relay::new(self.bridge.namespace(), MIDDLE.into(), to)
     }

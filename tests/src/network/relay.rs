@@ -1,4 +1,4 @@
-//! Something on the way that passes TCP connections on: late, not at all, or up to a certain byte.
+//! A relay that passes TCP connections on: late, not at all, or up to a certain byte.
 
 use std::{
     io::{self, Read, Write},
@@ -16,25 +16,25 @@ use rustix::net::sockopt::set_socket_linger;
 
 use crate::host;
 
-/// How long a call may wait until it looks whether there is something else to do.
+/// The longest that a call waits before it looks for other work.
 const TURN: Duration = Duration::from_millis(10);
-/// What is passed on at once, bytes.
+/// Bytes that are passed on at once.
 const PIECE: usize = 64 << 10;
 
-/// Which way bytes go.
+/// The direction of bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Way {
-    /// From who connects to who is connected to.
+    /// From the connecting side to the listening side.
     There,
-    /// From who is connected to.
+    /// From the listening side.
     Back,
 }
 
-/// What begins a relay: where it listens, and the thread that does.
+/// A function that begins a relay: it returns the address where the relay listens, and its thread.
 type Start = Box<dyn FnOnce() -> (SocketAddr, JoinHandle<()>) + Send>;
 
-/// Listens in a namespace and passes what comes on to one address, and back. Ends, with all its
-/// connections, on drop.
+/// A listener in a namespace that passes all bytes on to one address, and back. It ends, with all
+/// its connections, on drop.
 ///
 /// Orders hold for every connection that is open and for those that come.
 pub struct Relay {
@@ -46,18 +46,19 @@ pub struct Relay {
 struct Shared {
     to: SocketAddr,
     state: Mutex<State>,
-    /// Told of every change of orders.
+    /// Notified of every change of orders.
     changed: Condvar,
 }
 
-/// What is to be done, and what was.
+/// Orders, and the record of what was done.
 #[derive(Default)]
 struct State {
-    /// After how many bytes of a connection to reset it, by way.
+    /// Bytes of a connection after which to reset it, by way.
     reset_after: [Option<u64>; 2],
-    /// Which byte of a connection to change, by way; of the first that has so many.
+    /// The byte of a connection to change, by way; the first connection that carries so many is
+    /// changed.
     alter: [Option<u64>; 2],
-    /// What goes by, by way, if it is to be kept.
+    /// The bytes that go by, by way, if they are to be kept.
     record: Option<[Vec<u8>; 2]>,
     delay: Duration,
     stalled: bool,
@@ -67,9 +68,9 @@ struct State {
     resets: usize,
 }
 
-/// Both halves of a connection that goes by here.
+/// Both halves of a connection that the relay carries.
 struct Connection {
-    /// With who connected, with who is connected to.
+    /// The half with the connecting side, then the half with the listening side.
     halves: [TcpStream; 2],
     over: AtomicBool,
 }
@@ -91,7 +92,7 @@ impl Relay {
         Relay::begin(Ipv4Addr::LOCALHOST.into(), to, |start| start())
     }
 
-    /// `begin` runs what it is given where the relay is to be.
+    /// `begin` runs its function in the namespace of the relay.
     fn begin(
         at: IpAddr,
         to: SocketAddr,
@@ -100,7 +101,7 @@ impl Relay {
         let state = Mutex::new(State::default());
         let shared = Arc::new(Shared { to, state, changed: Condvar::new() });
         let of_thread = Arc::clone(&shared);
-        // The thread is where its maker is, and so are those that it makes.
+        // The thread is in its maker's namespace, and so are the threads that it makes.
         let start = move || {
             let listener = TcpListener::bind((at, 0)).expect("to listen");
             listener.set_nonblocking(true).expect("a listener");
@@ -116,8 +117,8 @@ impl Relay {
         self.address
     }
 
-    /// Resets each connection (both its halves) as soon as exactly `bytes` of it have gone that way, and
-    /// the kernel there has them. One that has had more is reset at once.
+    /// Resets each connection (both its halves) as soon as exactly `bytes` of it have gone that
+    /// way, and the kernel there has them. One that has had more is reset at once.
     pub fn reset_after(&self, way: Way, bytes: u64) {
         self.order(|state| state.reset_after[way as usize] = Some(bytes));
     }
@@ -132,28 +133,28 @@ impl Relay {
         self.order(|state| state.alter[way as usize] = Some(at));
     }
 
-    /// Keeps what goes by from here on.
+    /// Keeps the bytes that go by from here on.
     pub fn record(&self) {
         self.order(|state| state.record = Some(Default::default()));
     }
 
-    /// What has gone that way since then.
+    /// The bytes that have gone that way since then.
     pub fn recorded(&self, way: Way) -> Vec<u8> {
         let state = self.shared.state();
         state.record.as_ref().map_or_else(Vec::new, |record| record[way as usize].clone())
     }
 
-    /// Whether a byte that is to be changed has not come yet.
+    /// Returns whether a byte that is to be changed has not come yet.
     pub fn is_to_alter(&self) -> bool {
         self.shared.state().alter.iter().any(Option::is_some)
     }
 
-    /// Passes each piece on only so long after it came; zero: at once.
+    /// Passes each piece on only `delay` after it came; zero: at once.
     pub fn delay(&self, delay: Duration) {
         self.order(|state| state.delay = delay);
     }
 
-    /// Passes nothing on, though it may take something in.
+    /// Passes nothing on, though it may take bytes in.
     pub fn stall(&self) {
         self.order(|state| state.stalled = true);
     }
@@ -163,17 +164,17 @@ impl Relay {
         self.order(|state| state.stalled = false);
     }
 
-    /// How many bytes have gone that way, of all connections.
+    /// Bytes that have gone that way, of all connections.
     pub fn passed(&self, way: Way) -> u64 {
         self.shared.state().passed[way as usize]
     }
 
-    /// How many connections have come.
+    /// Connections that have come.
     pub fn connections(&self) -> usize {
         self.shared.state().connections
     }
 
-    /// How many of them were reset, by order.
+    /// Connections that were reset by order.
     pub fn resets(&self) -> usize {
         self.shared.state().resets
     }
@@ -197,7 +198,7 @@ impl Drop for Relay {
 }
 
 impl State {
-    /// Keeps and changes what has come that way after `passed` bytes of its connection.
+    /// Keeps and changes a piece that has come that way after `passed` bytes of its connection.
     fn see(&mut self, way: Way, passed: u64, piece: &mut [u8]) {
         let way = way as usize;
         let at = self.alter[way].and_then(|at| usize::try_from(at.checked_sub(passed)?).ok());
@@ -231,7 +232,7 @@ fn listen(listener: &TcpListener, shared: &Arc<Shared>) {
                 pumps.push(thread::spawn(move || relay(stream, &shared)));
             }
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => thread::sleep(TURN / 10),
-            // Who connected has gone already.
+            // The connecting side has gone already.
             Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
             Err(error) => panic!("accept: {error}"),
         }
@@ -244,7 +245,7 @@ fn listen(listener: &TcpListener, shared: &Arc<Shared>) {
 /// Serves one connection to its end.
 fn relay(from: TcpStream, shared: &Shared) {
     let Ok(to) = TcpStream::connect_timeout(&shared.to, Duration::from_secs(10)) else {
-        // Who connected is to see that there is nobody.
+        // The connecting side is to see that no one listens.
         set_socket_linger(&from, Some(Duration::ZERO)).expect("SO_LINGER");
         return;
     };
@@ -305,7 +306,8 @@ impl Connection {
         }
     }
 
-    /// Keeps what came, as long as it is ordered to. Whether there is still somebody to pass it on to.
+    /// Keeps the bytes that came, as long as it is ordered to. Returns whether there is still a
+    /// side to pass them on to.
     fn wait(&self, shared: &Shared) -> bool {
         let came = Instant::now();
         let mut state = shared.state();
@@ -314,7 +316,7 @@ impl Connection {
             if !state.stalled && left.is_zero() {
                 return true;
             }
-            // The end of a connection is not told.
+            // The end of a connection does not notify the condition variable.
             let waited = shared.changed.wait_timeout(state, TURN);
             state = waited.unwrap_or_else(PoisonError::into_inner).0;
         }
@@ -338,7 +340,8 @@ impl Connection {
         true
     }
 
-    /// Breaks both halves, once `to` has what was passed on to it: a reset overtakes what has not come.
+    /// Breaks both halves, once `to` has the bytes that were passed on to it: a reset overtakes
+    /// bytes that have not come.
     fn reset(&self, to: &TcpStream, shared: &Shared) {
         while host::unacknowledged(to) != 0 && !self.is_over(shared) {
             thread::sleep(TURN / 10);
@@ -348,8 +351,8 @@ impl Connection {
         }
     }
 
-    /// Has both halves reset when they are closed, which they are once both ways have noticed. Whether
-    /// that is this call's doing.
+    /// Has both halves reset when they are closed, which they are once both ways have noticed.
+    /// Returns whether it was this call that did so.
     fn end(&self) -> bool {
         let first = !self.over.swap(true, Ordering::Relaxed);
         if first {
@@ -365,7 +368,7 @@ impl Connection {
     }
 }
 
-/// Whether a call has just waited for as long as it may.
+/// Returns whether a call has just waited for as long as it may.
 fn is_turn(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted)
 }

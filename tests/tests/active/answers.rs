@@ -1,4 +1,4 @@
-//! Requests and what becomes of them.
+//! Requests and their outcomes.
 
 use std::{
     sync::{
@@ -52,11 +52,11 @@ fn panics_and_missing_handlers_are_errors_of_the_one_request() {
 
 /// Serves until the other side says goodbye.
 pub fn serving(args: &Args) {
-    // Those that are answered later, last come, first served.
+    // Requests that are answered later, last come, first served.
     type Later = Arc<Mutex<Vec<(Answer, Vec<u8>)>>>;
     let later = Later::default();
     let (tell, told) = mpsc::channel::<(Answer, Vec<u8>)>();
-    // Those that are held back until everything has come to a stop.
+    // Requests that are held back until everything has come to a stop.
     let (hold, held) = mpsc::channel::<Answer>();
     let builder = args
         .builder()
@@ -102,7 +102,7 @@ pub fn serving(args: &Args) {
         thread::sleep(Duration::from_millis(300));
         let rest: Vec<Answer> = held.try_iter().collect();
         assert_eq!(rest.len(), 1023);
-        // Whoever sleeps now is woken by this alone.
+        // A thread that sleeps now is woken by this alone.
         first.send(b"at last").unwrap();
         held.recv().unwrap().send(b"at last").unwrap();
         rest.into_iter().for_each(|answer| answer.send(b"at last").unwrap());
@@ -115,7 +115,7 @@ pub fn serving(args: &Args) {
     holder.join().expect("no panic");
 }
 
-/// Four threads, each with some of its own under way.
+/// Four threads, each with requests of its own under way.
 pub fn crowd(args: &Args) {
     let (endpoint, peer) = role::connect(args.builder(), "serving");
     let ask = |thread: u64| {
@@ -131,7 +131,7 @@ pub fn crowd(args: &Args) {
                     0 => reply.wait(),
                     1 => block_on(reply),
                     2 => reply.wait_timeout(PATIENCE).expect("an answer in time"),
-                    // Nobody waits for this one, or ever will.
+                    // No thread waits for this request, or ever will.
                     _ if round % 2 == 0 => continue,
                     _ => {
                         std::mem::forget(reply);
@@ -164,7 +164,7 @@ pub fn asking(args: &Args) {
         args.builder().handle(ECHO, |active: Active<'_>| active.reply(active.payload()).unwrap());
     let (endpoint, peer) = role::connect(builder, "serving");
     let ask = |id: u32, bytes: &[u8]| endpoint.request(peer, id, bytes);
-    // More than the credit; but it comes back with each.
+    // More requests than the credit; but it comes back with each.
     for _ in 0..10_000 {
         assert_eq!(ask(ECHO, b"x").wait().unwrap().receipt().path, Path::Inline);
     }
@@ -181,7 +181,7 @@ pub fn asking(args: &Args) {
         assert_eq!(&*ask(TWICE, b"").wait().unwrap(), b"once");
         assert_eq!(&*ask(ASK_BACK, b"and you?").wait().unwrap(), b"and you?");
     }
-    // More than may be owed at a time.
+    // More answers than may be owed at a time.
     let replies: Vec<_> = (0..HELD).map(|_| ask(HOLD, b"")).collect();
     for mut reply in replies {
         let answer = reply.wait_timeout(PATIENCE).expect("it ends").unwrap();
@@ -232,7 +232,7 @@ pub fn wanting(args: &Args) {
             assert_eq!(why(ask(NOBODY, len).wait()), NotHandled::NoHandler);
         }
         endpoint.call(peer, NOBODY, b"x").unwrap();
-        // This one has to wait for the receiver, and so hears of it.
+        // This call has to wait for the receiver, and so hears of it.
         match endpoint.call(peer, NOBODY, &vec![0; 900_000]) {
             Err(Error::NotHandled { why: NotHandled::NoHandler, id: NOBODY, .. }) => {}
             other => panic!("{other:?}"),

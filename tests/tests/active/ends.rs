@@ -41,7 +41,7 @@ fn requests_to_the_dead_end() {
     }
 }
 
-/// Never answers, and then it ends.
+/// Never answers, and then ends.
 pub fn asked(args: &Args) {
     let (tell, kept) = std::sync::mpsc::channel();
     let builder = Endpoint::builder()
@@ -68,7 +68,7 @@ pub fn asked(args: &Args) {
     }
 }
 
-/// Has asked in every way, and asks for more when the other is dead.
+/// Has asked in every way, and asks for more when the other side is dead.
 pub fn dying(_: &Args) {
     let before = Baseline::now();
     let (endpoint, peer) = role::connect(Endpoint::builder(), "asked");
@@ -76,7 +76,7 @@ pub fn dying(_: &Args) {
     let awaited = endpoint.request(peer, ECHO, &[1; 1000]);
     let dropped = endpoint.request(peer, ECHO, &[1; 200_000]);
     endpoint.recv(peer, BYE).unwrap();
-    // One that stays in this memory.
+    // A request that stays in this memory.
     let queued = endpoint.call_owned(peer, SINK, vec![1; 2 << 20]);
     let never = endpoint.request(peer, SINK, &vec![1; 2 << 20]);
     drop(dropped);
@@ -104,7 +104,7 @@ pub fn dying(_: &Args) {
     before.returns(Duration::from_secs(2));
 }
 
-// What a peer has left.
+// The memory that a peer has left.
 
 #[test]
 fn what_came_whole_is_seen_to_though_its_sender_is_gone_and_its_handler_another() {
@@ -112,7 +112,7 @@ fn what_came_whole_is_seen_to_though_its_sender_is_gone_and_its_handler_another(
     let mut heir = stage.role("heir").spawn();
     heir.expect("ready");
     let mut gone = stage.role("gone_early").spawn();
-    // One that is gone before it has been accepted is never accepted.
+    // A peer that is gone before it has been accepted is never accepted.
     heir.expect("accepted");
     gone.say("go on");
     gone.end_well();
@@ -308,7 +308,7 @@ pub fn forking(_: &Args) {
         }
         assert!(matches!(pending.wait(), Err(Error::Forked)));
         drop(dropped);
-        // One of its own works.
+        // An endpoint of its own works.
         let new = Endpoint::new().unwrap();
         let peer = new.connect("local:sleeper").unwrap();
         assert_eq!(&*new.request(peer, ECHO, b"child").wait().unwrap(), b"child");

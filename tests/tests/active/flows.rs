@@ -39,11 +39,11 @@ fn balls_go_back_and_forth_between_handlers() {
     }
 }
 
-/// Throws its balls, and throws back what comes, until all its own have come to rest.
+/// Throws its balls, and throws back the balls that come, until all its own have come to rest.
 pub fn player(args: &Args) {
     let len: usize = args.number("len");
     let rested = Arc::new(AtomicU64::new(0));
-    // Credit for a handful: nearly everything has to wait somewhere.
+    // Credit for a handful: nearly every ball has to wait somewhere.
     let builder = args.builder().unexpected_bytes_max(128 << 10).handle(BALL, {
         let rested = Arc::clone(&rested);
         move |active: Active<'_>| {
@@ -67,7 +67,7 @@ pub fn player(args: &Args) {
     for _ in 0..BALLS {
         endpoint.call(peer, BALL, &ball).unwrap();
     }
-    // They come to rest where they were thrown.
+    // The balls come to rest where they were thrown.
     until(&endpoint, || rested.load(Ordering::Relaxed) == BALLS);
     // The other's last ones still have to be thrown back.
     endpoint.send(peer, BYE, b"").unwrap();
@@ -245,7 +245,7 @@ pub fn patient(args: &Args) {
         }
     }
     assert!(endpoint.counters().unexpected < UNASKED);
-    // What is received then comes, too, though others wait for credit.
+    // Messages that are received then come, too, though others wait for credit.
     for tag in 0..UNASKED {
         endpoint.recv(peer, tag).unwrap();
     }
@@ -277,7 +277,7 @@ pub fn blocked(_: &Args) {
         });
     let (endpoint, first) = role::listen(builder, "blocked");
     thread::scope(|scope| {
-        // One of three gets stuck.
+        // One of three handlers gets stuck.
         for tag in [1, 2] {
             let endpoint = &endpoint;
             scope.spawn(move || {
@@ -314,13 +314,13 @@ pub fn other(_: &Args) {
     endpoint.send(peer, BYE, b"").unwrap();
 }
 
-// A flood that has its victim ask.
+// A flood that makes its victim ask.
 
 const PROBE: u32 = 7;
 const PROBED: u32 = 8;
 
-/// Calls that each have the victim ask, their lengths, and how many. Their payload comes back with
-/// the request, so of the long ones it is the bytes that count, of the short ones the requests.
+/// Calls that each make the victim ask: their length and number. The payload comes back with the
+/// request, so that the bytes of long ones count, and the requests of short ones.
 const PROBES: [(usize, u64); 2] = [(8, 40_000), (100_000, 400)];
 
 #[test]
@@ -367,7 +367,7 @@ pub fn probing(args: &Args) {
     let answered = Arc::new(AtomicU64::new(0));
     let builder = Endpoint::builder()
         .progress(pinfold::Progress::Dedicated)
-        // Credit for whatever it may be asked.
+        // Credit for any request.
         .unexpected_bytes_max(1 << 30)
         .handle(PROBED, {
             let (gate, answered) = (Arc::clone(&gate), Arc::clone(&answered));

@@ -27,18 +27,18 @@ pinfold_tests::roles!(
     spender, host, visitor, probed, probing,
 );
 
-/// So long nothing may take that should happen.
+/// The longest time that any step may take.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Answers what it is sent.
+/// Answers with the request's own bytes.
 const ECHO: u32 = 1;
-/// Has it checked and counted.
+/// The handler that checks and counts.
 const SINK: u32 = 2;
 
-/// The tag of a last word.
+/// The tag of the last message.
 const BYE: u64 = 99;
 
-/// The ways for an endpoint to be driven.
+/// The ways in which an endpoint may be driven.
 const WAYS: [Option<&str>; 2] = [None, Some("dedicated")];
 
 fn driven<'a>(role: Casting<'a>, way: Option<&str>) -> Casting<'a> {

@@ -1,4 +1,4 @@
-//! Whatever the size and the path, it comes as it was sent, in order.
+//! Messages of every size and by every path come as they were sent, in order.
 
 use std::sync::{Arc, Mutex};
 
@@ -10,7 +10,7 @@ use pinfold_tests::{
 
 use super::{BYE, ECHO, SINK, WAYS, driven, until};
 
-/// Around all boundaries.
+/// Lengths around all boundaries.
 const LENGTHS: [usize; 20] = [
     0,
     1,
@@ -34,7 +34,7 @@ const LENGTHS: [usize; 20] = [
     3_000_001,
 ];
 
-/// In a row of messages of all lengths.
+/// Messages in a row, of all lengths.
 const ROW: u64 = 6000;
 
 fn play(paths: &str) {
@@ -67,7 +67,7 @@ fn by_the_kernel() {
     play("cma");
 }
 
-/// What a message of the row is: its length, and the number in front of what it carries.
+/// A message of the row: its length, and the number in front of its contents.
 fn row(number: u64) -> Vec<u8> {
     let len = match Random::new(number).below(100) {
         0 => 200_000,
@@ -100,7 +100,7 @@ pub fn keeper(args: &Args) {
                 assert_eq!(active.receipt().bytes, active.payload().len() as u64);
                 stamp::check(active.payload(), active.payload().len() as u64);
                 came.lock().unwrap().push((active.payload().len(), active.receipt().path));
-                // To a call it does nothing.
+                // A reply to a call does nothing.
                 active.reply(b"?").unwrap();
             }
         })
@@ -143,7 +143,7 @@ fn tell(endpoint: &Endpoint, peer: PeerId, len: usize) {
     assert_eq!(answer.receipt().bytes, len as u64);
     let answer = pinfold_tests::block_on(endpoint.request_owned(peer, ECHO, bytes.clone()));
     assert!(*answer.unwrap() == *bytes);
-    // Out of an arena, where that makes a difference.
+    // The message goes out of an arena, where that makes a difference.
     let arena = Arena::new().unwrap();
     let mut buf = arena.alloc(len.max(1)).unwrap();
     let answer = if len > 0 {

@@ -1,6 +1,6 @@
-//! What both sides of a pair do with each other: a little of everything.
+//! The exchange of the two sides of a pair: a little of everything.
 #![allow(unsafe_code)]
-// Invariant: what is exposed is not touched until that has ended.
+// Invariant: exposed memory is not touched until the exposure has ended.
 
 use std::{
     io::{IoSlice, IoSliceMut},
@@ -14,25 +14,25 @@ use pinfold::{
 use pinfold_sys::cpu::clock;
 use pinfold_tests::stamp;
 
-/// Around the boundaries between the ways.
+/// Lengths around the boundaries between the ways.
 const LENGTHS: [usize; 8] = [0, 8, 56, 57, 2000, 9000, 100_000, 1 << 20];
 
-/// Long enough for whoever waits to fall asleep.
+/// Long enough for a waiting thread to fall asleep.
 const DOZE: Duration = Duration::from_millis(3);
 
-/// The handler that sends back what it is sent.
+/// The handler that sends a request's bytes back.
 const ECHO: u32 = 1;
 
 type Done = Result<(), Error>;
 type Step = (&'static str, fn(&Endpoint, PeerId, bool) -> Done);
 
-/// A step, and how it failed.
+/// A step, and its error.
 pub struct Failed {
     pub step: &'static str,
     pub error: Error,
 }
 
-/// One side of all of it. `first` begins.
+/// One side of the whole exchange. `first` begins.
 pub fn with(endpoint: &Endpoint, peer: PeerId, first: bool) -> Result<(), Failed> {
     let steps: [Step; 8] = [
         ("messages", messages),
@@ -103,7 +103,7 @@ fn parts(endpoint: &Endpoint, peer: PeerId, first: bool) -> Done {
     )
 }
 
-/// Who waits has fallen asleep.
+/// The waiting side has fallen asleep.
 fn sleeping(endpoint: &Endpoint, peer: PeerId, first: bool) -> Done {
     for len in [8, 100_000] {
         let bytes = stamp::bytes(len, 3);
@@ -201,7 +201,7 @@ fn spaces(endpoint: &Endpoint, peer: PeerId, first: bool) -> Done {
             let mut memory = vec![0u8; LEN];
             memory[..bytes.len()].copy_from_slice(&bytes);
             let at = memory.as_mut_ptr() as usize;
-            // SAFETY: nobody touches it until that has ended.
+            // SAFETY: no thread touches it until the exposure has ended.
             let exposed = unsafe { endpoint.expose(at..at + LEN, Rights::ReadWrite) }?;
             endpoint.send(peer, 1, &exposed.key().to_bytes())?;
             endpoint.recv(peer, 2)?;
@@ -247,7 +247,7 @@ fn active(endpoint: &Endpoint, peer: PeerId, first: bool) -> Done {
     )
 }
 
-/// What `pinfold top` sees, and what a program with a loop of its own does.
+/// The view of `pinfold top`, and the calls of a program with a loop of its own.
 fn looking(endpoint: &Endpoint, peer: PeerId, first: bool) -> Done {
     status::endpoints_of(std::process::id())?;
     endpoint.arm()?;

@@ -1,5 +1,5 @@
-//! Every system call that an endpoint makes, denied alone: what is not indispensable is done
-//! without, and what is fails by its own name.
+//! Every system call that an endpoint makes, denied alone: an endpoint does without a dispensable
+//! call, and a denied indispensable call is an error that names it.
 
 mod exercise;
 mod sides;
@@ -23,11 +23,11 @@ fn side(args: &Args) {
     sides::side(args);
 }
 
-/// How two endpoints meet: by a name, over connections, over encrypted ones, and by a connection
-/// that tells both that they are on one host.
+/// The ways in which two endpoints meet: by a name, over connections, over encrypted ones, and by a
+/// connection that tells both that they are on one host.
 const GROUNDS: [&str; 4] = ["local", "tcp", "tls", "beside"];
 
-/// Far more than any of it takes.
+/// Far more time than an exchange takes.
 const SECONDS: u64 = 20;
 
 /// Pairs at a time. Some of them wait for calls that go unanswered.
@@ -38,7 +38,7 @@ const AT_ONCE: usize = 3;
 struct Case {
     denial: &'static Denial,
     errno: i32,
-    /// Whether the one that listens goes without, and whether the one that calls does.
+    /// True if the listener goes without the call; true if the caller does.
     who: [bool; 2],
 }
 
@@ -52,7 +52,7 @@ impl Case {
         format!("{} denied to {who} (errno {})", self.denial.name, self.errno)
     }
 
-    /// What both said of each ground that did not work.
+    /// The words of both sides for each ground that did not work.
     fn play(&self) -> Vec<(&'static str, Vec<String>)> {
         let stage = Stage::new(SECONDS);
         let cast = |goes_without: bool| {
@@ -70,7 +70,7 @@ impl Case {
     }
 }
 
-/// Has two processes meet on a ground, and returns what went wrong.
+/// Has two processes meet on a ground, and returns the faults.
 fn meet([listener, caller]: &mut [Player; 2], ground: &'static str) -> Vec<String> {
     let address = if ground == "local" { "local:calls" } else { "tcp:127.0.0.1:0" };
     listener.say(format_args!("listen {ground} {address}"));
@@ -97,7 +97,7 @@ fn cases() -> Vec<Case> {
         add(libc::EPERM, [true, true]);
         add(libc::ENOSYS, [true, true]);
         add(libc::EPERM, [true, false]);
-        // Each side hears of what the other lacks.
+        // Each side hears of the calls that the other lacks.
         if denial.need == Need::Indispensable {
             add(libc::ENOSYS, [false, true]);
         }
@@ -105,7 +105,7 @@ fn cases() -> Vec<Case> {
     cases
 }
 
-/// What is wrong with how a case went.
+/// The faults in the course of a case.
 fn judge(case: &Case, failures: &[(&'static str, Vec<String>)]) -> Vec<String> {
     let Denial { name, call, need, .. } = case.denial;
     let mut wrong = Vec::new();
@@ -114,7 +114,7 @@ fn judge(case: &Case, failures: &[(&'static str, Vec<String>)]) -> Vec<String> {
             Need::Optional => wrong.push(format!("{ground}: {said:#?}")),
             Need::Indispensable => {
                 let names = |said: &String| said.contains(call) && said.contains("seccomp");
-                // The side from which nothing was taken hears that the other has gone.
+                // The side that has all its calls hears that the other has gone.
                 let follows = |said: &String| {
                     ["is gone", "within", "did not answer", "no endpoint listens"]
                         .iter()
@@ -129,7 +129,7 @@ fn judge(case: &Case, failures: &[(&'static str, Vec<String>)]) -> Vec<String> {
     wrong
 }
 
-/// What nobody thought of does not go untested.
+/// Calls that the table lacks do not go untested.
 #[test]
 fn every_call_is_in_the_table() {
     let stage = Stage::new(SECONDS);

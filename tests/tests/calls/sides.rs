@@ -1,5 +1,5 @@
-//! The two processes of a pair, and what they say. They speak by calls that nothing else makes, so
-//! that these are left to them whatever is taken away.
+//! The two processes of a pair, and their lines. They speak by calls that nothing else makes, so
+//! that these are left to them whichever call is taken away.
 #![allow(unsafe_code)]
 // Invariant: the kernel is given slices with their lengths, and a handler that allocates nothing.
 
@@ -14,12 +14,12 @@ use pinfold_tests::{Args, filter};
 
 use crate::{exercise, table};
 
-/// One turn of a wait, in between which word of the director is looked for.
+/// One turn of a wait, between two looks for the director's word.
 const TURN: Duration = Duration::from_millis(20);
-/// How long a call goes unanswered.
+/// The time for which a call goes unanswered.
 const UNANSWERED: Duration = Duration::from_millis(1500);
 
-/// A line for the director. It is marked as those of [`pinfold_tests::role::say`] are.
+/// Writes a line for the director, marked as those of [`pinfold_tests::role::say`] are.
 fn tell(line: impl std::fmt::Display) {
     let line = format!("\u{1}{}\n", line.to_string().replace('\n', " "));
     let part = libc::iovec { iov_base: line.as_ptr().cast_mut().cast(), iov_len: line.len() };
@@ -28,7 +28,7 @@ fn tell(line: impl std::fmt::Display) {
     assert_eq!(usize::try_from(done).ok(), Some(line.len()), "the director listens");
 }
 
-/// A thread that hears the director, since before anything is taken away.
+/// Starts a thread that hears the director, since before any call is taken away.
 fn listen() -> Receiver<String> {
     let (send, told) = mpsc::channel();
     thread::spawn(move || {
@@ -54,7 +54,7 @@ fn listen() -> Receiver<String> {
 
 /// Has a call that is trapped end the process, which tells its number.
 fn tell_of_traps() {
-    /// Where `siginfo_t` of a `SIGSYS` has the number of the call, behind the address of the call:
+    /// The place of the call's number in `siginfo_t` of a `SIGSYS`, behind the address of the call:
     /// `sigaction(2)`.
     const NUMBER_AT: usize = 24;
     extern "C" fn trapped(_: libc::c_int, info: *const libc::siginfo_t, _: *const libc::c_void) {
@@ -98,7 +98,7 @@ fn builder(ground: &str) -> Builder {
     }
 }
 
-/// A process that does what it is told: `listen GROUND ADDRESS` or `call GROUND ADDRESS`.
+/// A process that takes orders: `listen GROUND ADDRESS` or `call GROUND ADDRESS`.
 pub fn side(args: &Args) {
     let told = listen();
     if args.has("denied") {
@@ -114,7 +114,7 @@ pub fn side(args: &Args) {
         let done = match words[..] {
             ["listen", ground, address] => listening(&told, ground, address),
             ["call", ground, address] => calling(&told, ground, address),
-            // Said when this side had failed already.
+            // A line that was said when this side had failed already.
             _ => continue,
         };
         if let Err(failed) = done {
@@ -153,7 +153,7 @@ fn together(
 ) -> Result<(), exercise::Failed> {
     exercise::with(endpoint, peer, first)?;
     tell("done");
-    // Neither leaves before the other has what it wants.
+    // Neither ends before the other has all that it wants.
     while told.try_recv() == Err(TryRecvError::Empty) {
         endpoint.progress().map_err(failed("waiting"))?;
         thread::yield_now();

@@ -1,32 +1,32 @@
-//! The system calls that endpoints make, with what becomes of an endpoint without each.
+//! The system calls that endpoints make, with the effect on an endpoint that lacks one.
 
 use std::sync::LazyLock;
 
 use pinfold_tests::filter;
 
-/// Whether there is another way.
+/// The need for a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Need {
     /// Everything works without it.
     Optional,
-    /// Something fails without it, and says so.
+    /// An operation fails without it, and names it.
     Indispensable,
 }
 
 /// A call, or some uses of one, that are taken away.
 pub struct Denial {
-    /// For messages and as an argument: the call, and what of it.
+    /// For messages and as an argument: the call, and the part of it that is denied.
     pub name: &'static str,
     /// The call as errors name it.
     pub call: &'static str,
     number: libc::c_long,
-    /// Those alone of which these arguments, of what the masks leave, have these values.
+    /// The uses alone in which these arguments, under their masks, have these values.
     uses: Vec<(u8, u64, u64)>,
     pub need: Need,
 }
 
 impl Denial {
-    /// From now on this process goes without.
+    /// From now on this process goes without the call.
     pub fn deny(&self, errno: i32) {
         filter::deny_where(self.number, &self.uses, errno);
     }
@@ -84,7 +84,7 @@ pub static DENIALS: LazyLock<Vec<Denial>> = LazyLock::new(|| {
         SYS_timerfd_create SYS_timerfd_settime SYS_unlinkat SYS_userfaultfd SYS_utimensat
         SYS_write
     ));
-    // Of calls that are indispensable, uses that are or are not.
+    // Uses of indispensable calls, each indispensable or not.
     all.extend(uses!(SYS_mmap, Indispensable: "of a file" 3 & 0xf => libc::MAP_SHARED;));
     all.extend(uses!(SYS_fcntl, Indispensable: "F_GET_SEALS" 1 & 0xffff => libc::F_GET_SEALS;));
     all.extend(uses!(SYS_fcntl, Optional: "F_DUPFD" 1 & 0xffff => libc::F_DUPFD_CLOEXEC;));
@@ -106,8 +106,8 @@ pub static DENIALS: LazyLock<Vec<Denial>> = LazyLock::new(|| {
     all
 });
 
-/// Calls without which no program of the C library's or of Rust's goes on, those that cannot fail,
-/// and those that the test speaks by.
+/// Calls without which no program of the C library's or of Rust's goes on, calls that cannot fail,
+/// and calls that the test speaks by.
 const LEFT_OUT: [libc::c_long; 22] = [
     libc::SYS_brk,
     libc::SYS_close,

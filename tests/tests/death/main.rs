@@ -1,6 +1,6 @@
 //! Kills a peer at random moments, and (with the feature `failpoints`) at every numbered point of
-//! the protocol. Whoever is left hears of it in every operation with the dead, goes on talking to
-//! others, and holds in the end what it held before.
+//! the protocol. The survivor hears of it in every operation with the dead peer, goes on talking to
+//! others, and holds in the end the same as before.
 
 mod spaces;
 mod survivor;
@@ -35,7 +35,7 @@ enum Meeting {
     IsCalled,
 }
 
-/// By what the two may reach each other's memory that cannot be mapped.
+/// The ways in which the two may reach each other's memory that cannot be mapped.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum By {
     Kernel,
@@ -43,7 +43,7 @@ enum By {
     Agent,
 }
 
-/// Kills so many in the normal run, and in a long one.
+/// Kills in the normal run, and in a long one.
 const RANDOM_KILLS: u64 = 800;
 const RANDOM_KILLS_LONG: u64 = 5000;
 // The thread that drives gets a quarter as many.
@@ -51,7 +51,7 @@ const _: () = assert!(RANDOM_KILLS + RANDOM_KILLS / 4 >= 1000);
 /// The longest life of a random victim, µs.
 const LIFE_US: u64 = 25_000;
 
-/// Names are where they are without anybody's choice, so that those of the dead are removed.
+/// Names are in their default place, so that names of the dead are removed.
 fn cast<'a>(stage: &'a Stage, role: &str) -> Casting<'a> {
     stage.role(role).env("PINFOLD_DIR", "").env("XDG_RUNTIME_DIR", home(stage))
 }
@@ -60,7 +60,7 @@ fn home(stage: &Stage) -> PathBuf {
     stage.sockets(rustix::process::geteuid().as_raw())
 }
 
-/// A survivor, its friend, and all that was seen.
+/// A survivor, its friend, and the record of both.
 struct Ward {
     stage: Stage,
     survivor: Player,
@@ -150,7 +150,7 @@ impl Ward {
             ("grown", &grown),
         ];
         figures::add("kills", &values);
-        // Nothing is late by much, however busy the machine.
+        // No error is late by much, however busy the machine.
         assert!(delays.last().is_none_or(|most| *most < 2_000_000), "{delays:?}");
     }
 }
@@ -190,7 +190,7 @@ fn at_random_with_a_thread_that_drives() {
     random_kills("dedicated", if is_long() { RANDOM_KILLS_LONG } else { RANDOM_KILLS } / 4);
 }
 
-/// Each point, met in both ways, the first time it is reached and later ones.
+/// Each point, met in both ways, at its first count and at later ones.
 #[cfg(feature = "failpoints")]
 mod points {
     use std::collections::BTreeSet;
@@ -201,19 +201,19 @@ mod points {
 
     const COUNTS: [u32; 3] = [1, 3, 20];
 
-    /// Those of the agent that copies.
+    /// The points of the agent that copies.
     const AGENTS: [Point; 4] =
         [Point::BeforeServed, Point::AfterServed, Point::BeforePages, Point::AfterPages];
 
-    /// Those of the kernel that does.
+    /// The points of the kernel's copies.
     const KERNELS: [Point; 2] = [Point::BeforeCarried, Point::AfterCarried];
 
-    /// Those that no victim came to.
+    /// The points that no victim came to.
     fn missed(points: &[Point], reached: &BTreeSet<&'static str>) -> Vec<Point> {
         points.iter().copied().filter(|point| !reached.contains(point.name())).collect()
     }
 
-    /// Those of memory that is used by its addresses.
+    /// The points of memory that is used by its addresses.
     fn of_spaces() -> &'static [Point] {
         let at = |point| Point::ALL.iter().position(|it| *it == point).expect("one of all");
         &Point::ALL[at(Point::BeforeSpace)..=at(Point::AfterEnd)]

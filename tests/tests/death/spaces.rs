@@ -1,23 +1,24 @@
 #![allow(unsafe_code)]
-// Invariant: what is exposed, and may be written by the other side, is memory that raw pointers alone reach.
-//! What victim and survivor do with each other's memory by its addresses: mapped, by the kernel, by the
-//! agent, with pages that are there and with others that come to be for it.
+// Invariant: raw pointers alone reach the memory that is exposed and may be written by the other
+// side.
+//! The uses of each other's memory by its addresses, in victim and survivor: mapped, by the kernel,
+//! by the agent, with pages that are there and with others that come to be for it.
 
 use std::ptr;
 
 use pinfold::{Endpoint, Error, PeerId, RegionKey, RemoteSpace, Result, Rights, SharedArena};
 use pinfold_tests::stamp;
 
-/// The tag of what is said about it.
+/// The tag of messages about it.
 const SPACE: u64 = 76;
-/// A tag that nobody uses.
+/// A tag that no message has.
 const NOTHING: u64 = 78;
 /// Bytes of each area.
 const LEN: usize = 16 << 10;
-/// How often each is used: the first time asks what is there, later ones know.
+/// The times that each is used: the first time asks which memory is there, later ones know.
 const TIMES: u64 = 3;
 
-/// Memory without pages, until somebody touches it.
+/// Memory without pages, until a first touch.
 struct Fresh(*mut u8);
 
 impl Fresh {
@@ -41,7 +42,8 @@ impl Drop for Fresh {
 /// The bytes there.
 fn bytes(at: *const u8) -> Vec<u8> {
     let mut bytes = vec![0; LEN];
-    // SAFETY: memory of so many bytes that only raw pointers reach; nobody else is at it any more.
+    // SAFETY: memory of so many bytes that only raw pointers reach; no other side is at it any
+    // more.
     unsafe { ptr::copy_nonoverlapping(at, bytes.as_mut_ptr(), LEN) };
     bytes
 }
@@ -63,7 +65,7 @@ pub fn lend(endpoint: &Endpoint, peer: PeerId, open: &SharedArena, stamp: u64) -
     endpoint.send(peer, SPACE, b"over").map(drop)
 }
 
-/// Uses what the other side exposes, up to its end.
+/// Uses the memory that the other side exposes, up to its end.
 pub fn borrow(endpoint: &Endpoint, peer: PeerId, stamp: u64) -> Result<()> {
     let said = endpoint.recv(peer, SPACE)?;
     let (key, words) = said.split_at(said.len() - 16);
@@ -73,7 +75,7 @@ pub fn borrow(endpoint: &Endpoint, peer: PeerId, stamp: u64) -> Result<()> {
     for at in areas.clone() {
         match work(&space, at, stamp) {
             Ok(()) => {}
-            // It says whose memory it was only by number.
+            // Its message names the owner's memory by a number alone.
             Err(Error::Withdrawn) => return endpoint.recv(peer, NOTHING).map(drop),
             Err(error) if error.is_peer_gone() => return Err(error),
             Err(error) => panic!("memory that is exposed: {error}"),
@@ -94,7 +96,7 @@ pub fn borrow(endpoint: &Endpoint, peer: PeerId, stamp: u64) -> Result<()> {
 
 fn work(space: &RemoteSpace, at: u64, stamp: u64) -> Result<()> {
     let mut found = vec![1; LEN];
-    // What nobody has touched yet; the owner makes its pages, or the kernel does.
+    // Memory that no thread has touched yet; the owner makes its pages, or the kernel does.
     space.read(at, &mut found)?;
     for time in 1..=TIMES {
         space.write(at, &stamp::bytes(LEN, stamp + time))?;

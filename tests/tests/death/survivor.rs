@@ -1,4 +1,4 @@
-//! The process that lives on, and the friend whose company it keeps.
+//! The process that lives on, and the friend that it talks with.
 
 use std::{
     sync::mpsc,
@@ -20,15 +20,15 @@ use rustix::{
 
 use super::traffic;
 
-/// How long anything may take that should be at once.
+/// The longest time for an operation that should be done at once.
 const AT_ONCE: Duration = Duration::from_secs(2);
 
-/// Tags that nobody uses.
+/// Tags that no message has.
 const NEVER: u64 = 99;
 /// The tag that ends the friend's day.
 const BYE: u64 = 98;
 
-/// Sends back whatever comes.
+/// Sends back every message that comes.
 pub fn friend(_: &Args) {
     let (endpoint, survivor) = role::connect(Endpoint::builder().label("friend"), "survivor");
     loop {
@@ -46,11 +46,11 @@ pub fn survivor(args: &Args) {
         "dedicated" => Progress::Dedicated,
         _ => Progress::Inline,
     };
-    // What makes receives ready has descriptors from the first long one on.
+    // Prepared receives would hold descriptors from the first long message on.
     let builder = Endpoint::builder().label("survivor").progress(progress).prepare_receives(false);
     let (endpoint, friend) = role::listen(builder, "survivor");
     talk(&endpoint, friend);
-    // What says whether regions stand is made with the first and stays.
+    // The flags that say whether regions stand lie in memory that is made with the first and stays.
     drop(endpoint.region(64, Rights::ReadWrite).expect("memory"));
     say("has a friend");
     let (before, memory_before) = (Baseline::now(), status_bytes("VmRSS"));
@@ -70,7 +70,7 @@ pub fn survivor(args: &Args) {
     say(format_args!("grown {}", status_bytes("VmRSS").saturating_sub(memory_before)));
     endpoint.send(friend, BYE, b"").expect("the friend is there");
     endpoint.recv(friend, BYE).expect("the friend is there");
-    // Whoever takes a name next removes those of the dead.
+    // The next endpoint that takes a name removes the names of the dead.
     drop(Endpoint::listen("local:next").expect("to listen"));
 }
 
@@ -97,8 +97,8 @@ fn watch(pid: u32) -> mpsc::Receiver<Instant> {
     ended
 }
 
-/// Goes about with a victim until it is gone. How long after its death that was known here;
-/// `None` if they never met, or it went in peace.
+/// Exchanges messages with a victim until it is gone. Returns how long after its death this was
+/// known here; `None` if the two never met, or the victim closed in good order.
 fn meet(endpoint: &Endpoint, calls: bool, pid: u32, name: &str, number: u64) -> Option<Duration> {
     let ended = watch(pid);
     say("watching");
@@ -125,7 +125,7 @@ fn meet(endpoint: &Endpoint, calls: bool, pid: u32, name: &str, number: u64) -> 
             if death.is_some() {
                 break None;
             }
-            // Once more after its death, for it may have come before.
+            // The death is looked for once more after it, for it may have come before.
             death = ended.try_recv().ok();
         }
     };
@@ -154,14 +154,14 @@ fn meet(endpoint: &Endpoint, calls: bool, pid: u32, name: &str, number: u64) -> 
     check("recv_owned", result.err());
     assert!(buffer.iter().all(|byte| *byte == 7), "the buffer comes back as it was");
     check("recv_message", requests.1.wait_timeout(AT_ONCE).expect(in_time).err());
-    // A short message is sent once it is in the ring; what becomes of it there is another matter.
+    // A short message is sent once it is in the ring; its fate there is another matter.
     let (result, _) = requests.2.wait_timeout(AT_ONCE).expect(in_time);
     if let Err(error) = result {
         names("send_owned, short", error, &who);
     }
     check("send_owned", requests.3.wait_timeout(AT_ONCE).expect(in_time).0.err());
     if let Some(blocked) = blocked {
-        // It may have been told later than this thread, but not much.
+        // The library may have been told later than this thread, but not much.
         let end = Instant::now() + AT_ONCE;
         while !blocked.is_finished() {
             assert!(Instant::now() < end, "a thread is still blocked in recv from the dead");
@@ -173,7 +173,7 @@ fn meet(endpoint: &Endpoint, calls: bool, pid: u32, name: &str, number: u64) -> 
     check("a new send", endpoint.send(victim, 1, b"are you there").err());
     check("a new receive", endpoint.recv(victim, 1).err());
     assert!(endpoint.peer(victim).is_none());
-    // What may come from anybody still may.
+    // A receive from any source may still get a message.
     let mut wide = wide;
     assert!(wide.try_wait().is_none());
     assert!(wide.cancel());

@@ -1,5 +1,5 @@
-//! What victim and survivor do together until one of them is killed: messages by every path, in
-//! both directions, awaited and not, with pauses long enough to fall asleep in.
+//! The traffic of victim and survivor until one of them is killed: messages by every path, in both
+//! directions, awaited and not, with pauses long enough to fall asleep in.
 
 use std::{thread, time::Duration};
 
@@ -76,9 +76,9 @@ pub fn exchange(
     Ok(())
 }
 
-/// A handler that answers with what it was asked.
+/// A handler that answers with the request's own bytes.
 const ECHO: u32 = 1;
-/// The message of a round before which something is asked.
+/// The message of a round before which a side asks.
 const ASKS: usize = 3;
 
 fn ask(endpoint: &Endpoint, peer: PeerId, stamp: u64) -> Result<()> {
@@ -99,9 +99,9 @@ const EXPOSES: usize = 5;
 
 /// The message of a round before which one side lends the other a region.
 const LENDS: usize = 4;
-/// The tag of what is said about it.
+/// The tag of messages about it.
 const REGION: u64 = 77;
-/// A tag that nobody uses.
+/// A tag that no message has.
 const NOTHING: u64 = 78;
 /// Bytes that are written into a region, and read out of it; behind them are a word that is added
 /// to, and room.
@@ -125,7 +125,7 @@ fn lend(endpoint: &Endpoint, peer: PeerId, stamp: u64) -> Result<()> {
     endpoint.send(peer, REGION, b"revoked").map(drop)
 }
 
-/// Uses what the other side lends, up to its end.
+/// Uses the region that the other side lends, up to its end.
 fn borrow(endpoint: &Endpoint, peer: PeerId, stamp: u64) -> Result<()> {
     let key = RegionKey::from_bytes(&endpoint.recv(peer, REGION)?)?;
     let region = match endpoint.open_region(peer, &key) {
@@ -138,7 +138,7 @@ fn borrow(endpoint: &Endpoint, peer: PeerId, stamp: u64) -> Result<()> {
     };
     match work(&region, stamp) {
         Ok(()) => {}
-        // It says whose region it was only by number.
+        // Its message names the region by a number alone.
         Err(Error::Withdrawn) => return endpoint.recv(peer, NOTHING).map(drop),
         Err(error) => panic!("a region that stands: {error}"),
     }
@@ -170,7 +170,7 @@ fn pause(random: &mut Random) {
     }
 }
 
-/// Sends what belongs to a stamp; what is to be mapped, out of the arena.
+/// Sends the contents of a stamp; a message that is to be mapped goes out of the arena.
 fn send(
     endpoint: &Endpoint,
     peer: PeerId,

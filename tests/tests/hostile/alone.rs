@@ -1,4 +1,4 @@
-//! What an honest peer waits where nobody attacks: alone, and beside processes that only compute.
+//! The waits of an honest peer without attackers: alone, and beside processes that only compute.
 
 use pinfold_tests::{Args, Stage, stage::all_end_well};
 

@@ -1,4 +1,4 @@
-//! Attackers. They know the layout of a segment as anybody can read it.
+//! Attackers. They know the layout of a segment, which is public.
 
 use std::{
     fs,
@@ -23,7 +23,8 @@ use super::{ATTACK, CALL_BACK, ECHO, HOSTILE, donations, put_places};
 pub const RINGS: [usize; 2] = [4 << 10, 68 << 10];
 pub const SLOT: usize = 64;
 pub const SLOTS: usize = 1024;
-/// Where each direction's words of control begin; the claim lines follow the first three lines.
+/// The beginnings of each direction's words of control; the claim lines follow the first three
+/// lines.
 pub const CONTROL: [usize; 2] = [0, 1024];
 pub const LINE: usize = 64;
 
@@ -34,7 +35,7 @@ pub fn attacker(args: &Args) {
     while Instant::now() < end {
         assault(args.text("how"), &mut random, end);
     }
-    // Without a word of goodbye from whatever is left.
+    // Killed, so that no endpoint that is left says goodbye.
     rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::KILL)
         .expect("kill");
 }
@@ -45,7 +46,7 @@ pub fn assault(how: &str, random: &mut Random, end: Instant) {
     let (endpoint, victim) = role::connect(Endpoint::builder().label("attacker"), "victim");
     let segment = segments().into_iter().find(|segment| !before.contains(segment));
     let segment = segment.expect("a new segment");
-    // Something in every state.
+    // Operations in every state.
     let mut kept = Vec::new();
     for len in [8, 2000, 200_000] {
         kept.push(endpoint.send_owned(victim, HOSTILE, stamp::bytes(len, 2)));
@@ -67,7 +68,7 @@ pub fn assault(how: &str, random: &mut Random, end: Instant) {
         "rooms" => put_places::offer(random, segment, end),
         "arenas" | "exported extents" => donations::give(how, random, segment, end),
         "claims" => {
-            // Ordinary traffic, while another thread plays with what both sides share.
+            // Ordinary traffic, while another thread plays with the memory that both sides share.
             let seed = random.next();
             let player = thread::spawn(move || {
                 let mut random = Random::new(seed);
@@ -84,7 +85,7 @@ pub fn assault(how: &str, random: &mut Random, end: Instant) {
             player.join().expect("no panic");
         }
         how => {
-            // Half of the time only once everything before has been taken.
+            // Half of the time only once all earlier descriptors have been taken.
             let patient = random.below(2) == 0;
             while Instant::now() < end && !is_cut_off(segment) {
                 if patient || matches!(how, "forge" | "answers") {
@@ -112,12 +113,12 @@ pub fn assault(how: &str, random: &mut Random, end: Instant) {
     }
 }
 
-/// Whether the victim has said that it closes.
+/// Returns whether the victim has said that it closes.
 pub fn is_cut_off(segment: Mapped) -> bool {
     peek(segment.at + 2 * LINE + LINE / 2) & 0xffff_ffff != 0
 }
 
-/// How many of our descriptors the victim says it has taken.
+/// Our descriptors that the victim says it has taken.
 pub fn consumed(segment: Mapped) -> u64 {
     peek(segment.at + CONTROL[1])
 }
@@ -127,7 +128,7 @@ pub fn newest(segment: Mapped) -> (u64, usize) {
     newest_in(segment.at + RINGS[1])
 }
 
-/// The same of any ring.
+/// The number and slot of the last descriptor in any ring.
 pub fn newest_in(ring: usize) -> (u64, usize) {
     let slots = (0..SLOTS).map(|slot| (peek(ring + slot * SLOT) & 0xffff, slot));
     slots.max().expect("there are slots")
@@ -147,7 +148,7 @@ pub fn scribble_in(random: &mut Random, segment: Mapped, from: usize, to: usize)
     scribble(segment.at + at, word);
 }
 
-/// Changes some bits of a descriptor that is there, not those that make it fresh.
+/// Changes some bits of an existing descriptor, but not the bits that make it fresh.
 pub fn twist_header(random: &mut Random, segment: Mapped) {
     let ring = random.pick(&RINGS);
     let slot = segment.at + ring + random.below(64) as usize * SLOT;
@@ -193,7 +194,7 @@ pub fn next_slot(segment: Mapped) -> (usize, u64, usize) {
     (ring + slot * SLOT, number + 1, slot)
 }
 
-/// Answers a request that was most likely made to somebody else.
+/// Answers a request that was most likely made to another peer.
 pub fn answer_for_others(random: &mut Random, segment: Mapped) {
     let (at, number, slot) = next_slot(segment);
     let (verb, token) = (random.pick(&[3, 3, 4]), random.below(8));
@@ -207,7 +208,7 @@ pub fn answer_for_others(random: &mut Random, segment: Mapped) {
 pub fn forge(random: &mut Random, segment: Mapped) {
     let (at, number, slot) = next_slot(segment);
     for word in 1..8 {
-        // Its first word is a tag as often as not; only hostile ones are wanted.
+        // The first word is a tag as often as not; only hostile ones are wanted.
         let value = if word == 1 && random.below(2) == 0 { HOSTILE } else { odd_number(random) };
         scribble(at + 8 * word, value);
     }
@@ -217,7 +218,7 @@ pub fn forge(random: &mut Random, segment: Mapped) {
     let aux = if random.below(2) == 0 { random.below(8) } else { random.next() & 0xffff_ffff };
     let mut header = number & 0xffff | kind << 16 | wrap << 20 | len << 24 | aux << 32;
     if random.below(2) == 0 {
-        // Something that a handler could be meant by, or an answer that nobody asked for.
+        // A body that could mean a handler, or an unsolicited answer.
         let (verb, id, token) = (random.below(6), 1 + random.below(3), random.below(6));
         match kind {
             4 | 6 => {
@@ -257,7 +258,7 @@ pub fn sockets() -> Vec<RawFd> {
     all.collect()
 }
 
-/// Packets of any length, and descriptors that nobody asked for.
+/// Packets of any length, and unsolicited descriptors.
 pub fn garble_socket(random: &mut Random, end: Instant) {
     let donation = fs::File::open("/dev/null").expect("/dev/null");
     while Instant::now() < end {
@@ -270,7 +271,7 @@ pub fn garble_socket(random: &mut Random, end: Instant) {
     }
 }
 
-/// Never greets as one should.
+/// Never greets in a correct way.
 pub fn stranger(_: &Args) {
     let dir = std::env::var("PINFOLD_DIR").expect("set by the director");
     let address = SocketAddrUnix::new(format!("{dir}/victim")).expect("an address");
@@ -285,12 +286,12 @@ pub fn stranger(_: &Args) {
         }
         let mut hello = stamp::bytes(120, call);
         if call % 2 == 0 {
-            // A beginning that is right: magic, kind, versions.
+            // A right beginning: magic, kind, versions.
             hello[..16]
                 .copy_from_slice(&[b'P', b'N', b'F', b'D', 1, 0, 0, 0, 1, 0, 0, 0, 1, 0, 0, 0]);
         }
         if call % 6 == 0 {
-            // All of it right, and then silence, or a second one, or rubbish.
+            // All of it right, and then silence, or a second greeting, or rubbish.
             hello[48..].fill(0);
             hello[48..56].copy_from_slice(&4096u64.to_le_bytes());
             hello[56..64].copy_from_slice(&8192u64.to_le_bytes());

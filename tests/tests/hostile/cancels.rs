@@ -20,7 +20,7 @@ use super::{
 };
 
 const CANCEL: u64 = 10;
-/// More than anybody may leave unanswered.
+/// More answers than a peer may leave untaken.
 const MOST: u64 = 20_000;
 
 #[test]
@@ -34,10 +34,10 @@ fn who_takes_back_and_hears_nothing_is_cut_off() {
 }
 
 pub fn bored(_: &Args) {
-    // So that not much is granted.
+    // A small budget, so that not much is granted.
     let builder = Endpoint::builder().unexpected_bytes_max(1 << 20);
     let (endpoint, peer) = role::listen(builder, "victim");
-    // Nobody rings.
+    // No peer rings.
     let end = Instant::now() + 3 * PATIENCE;
     while endpoint.peer(peer).is_some() {
         endpoint.progress().unwrap();
@@ -54,7 +54,7 @@ pub fn canceller(_: &Args) {
     let (endpoint, victim) = role::connect(Endpoint::builder(), "victim");
     let new = segments().into_iter().find(|segment| !before.contains(segment));
     let segment = new.expect("the connection's");
-    // Whatever comes next comes after this.
+    // The next messages come after this.
     endpoint.send(victim, HOSTILE, b"").unwrap();
     let end = Instant::now() + 3 * PATIENCE;
     for turn in 0..MOST {

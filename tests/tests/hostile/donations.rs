@@ -1,5 +1,5 @@
 //! Attackers that hand over arenas: of every wrong kind, right ones that they then misuse, and more
-//! than anybody can map.
+//! than a process can map.
 
 use std::{
     fs::File,
@@ -44,7 +44,7 @@ pub fn file(len: u64, seals: SealFlags, huge: bool, data: usize) -> Option<Owned
     Some(file)
 }
 
-/// What an honest peer's file carries.
+/// The seals of an honest peer's file.
 pub fn right() -> SealFlags {
     SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL | SealFlags::FUTURE_WRITE
 }
@@ -54,7 +54,7 @@ pub fn good(len: u64, data: usize) -> OwnedFd {
     file(len, right(), false, data).expect("a file in memory")
 }
 
-/// Something to hand over, and how long it is said to be.
+/// Files to hand over, and their claimed length.
 fn donation(random: &mut Random) -> (Vec<OwnedFd>, u64) {
     let fd = match random.below(14) {
         0 => file(SMALL, SealFlags::empty(), false, 9),
@@ -82,7 +82,7 @@ fn donation(random: &mut Random) -> (Vec<OwnedFd>, u64) {
     }
 }
 
-/// Hands something over on every socket there is.
+/// Hands descriptors over on every socket of this process.
 pub fn send_on_channel(words: [u64; 3], fds: &[OwnedFd]) -> bool {
     let bytes = words.map(u64::to_ne_bytes).concat();
     let fds: Vec<_> = fds.iter().map(AsFd::as_fd).collect();
@@ -102,7 +102,7 @@ pub fn add(segment: Mapped, kind: u64, aux: u64, body: &[u64]) {
     for (word, value) in body.iter().enumerate() {
         scribble(at + 8 + 8 * word, *value);
     }
-    // Not before its body.
+    // The header is not written before its body.
     fence(Ordering::SeqCst);
     scribble(at, (number + 1) & 0xffff | kind << 16 | wrap << 20 | aux << 32);
 }
@@ -112,8 +112,8 @@ pub fn announcement(tag: u64, len: u64, extent: u64, offset: u64) -> [u64; 6] {
     [tag, len, 0, 1, extent, offset]
 }
 
-/// Gives arenas until it is cut off or time is up; with `exported_parts`, right ones, and announces
-/// messages in them that lie elsewhere.
+/// Gives arenas until it is cut off or time is up; with `exported_parts`, gives right ones, and
+/// announces messages in them that lie elsewhere.
 pub fn give(how: &str, random: &mut Random, segment: Mapped, end: Instant) {
     let ids = [0, 1, 1, 2, 3, 5, u64::MAX];
     let full = good(SMALL, SMALL as usize);
@@ -137,7 +137,7 @@ pub fn give(how: &str, random: &mut Random, segment: Mapped, end: Instant) {
                 let by = random.below(6) << 40;
                 let body = [odd_number(random) & 0xffff_ffff | by, odd_number(random)];
                 let kind = random.pick(&[FIN, FIN, WROTE]);
-                // Those that mean no open message end it all, so they are rare.
+                // Announcements that mean no open message end it all, so they are rare.
                 if random.below(10) == 0 {
                     add(segment, kind, random.below(4), &body);
                 }
@@ -149,7 +149,7 @@ pub fn give(how: &str, random: &mut Random, segment: Mapped, end: Instant) {
                 if random.below(20) == 0 {
                     (len, offset) = (odd_number(random), odd_number(random));
                 } else if id <= 2 && random.below(10) > 0 {
-                    // Mostly inside, or there would be one a connection.
+                    // Mostly inside, or the victim would cut off every connection after one.
                     let size = if id == 1 { SMALL } else { LARGE };
                     offset = offset.min(size);
                     len = len.min(size - offset);
@@ -170,7 +170,7 @@ pub fn give(how: &str, random: &mut Random, segment: Mapped, end: Instant) {
     }
 }
 
-// More than can be mapped.
+// More arenas than can be mapped.
 
 const FLOOD: u64 = 100_000;
 
@@ -190,11 +190,11 @@ fn a_hundred_thousand_arenas() {
     flooded.end_well();
 }
 
-/// Has mapped what came last, and no more than there may be.
+/// Counts the most arenas that are mapped at once, which is no more than there may be.
 pub fn flooded(_: &Args) {
     let (endpoint, peer) = role::listen(Endpoint::builder(), "victim");
     let before = Baseline::now();
-    // Where the kernel reaches it, one is for asking whether memory of it is there.
+    // Where the kernel reaches it, one descriptor serves to ask whether memory of it is there.
     let by_kernel = endpoint.peer(peer).is_some_and(|peer| peer.cma_refused.is_none());
     let (tell, told) = std::sync::mpsc::channel();
     std::thread::spawn(move || tell.send(hear()));

@@ -1,7 +1,8 @@
 #![allow(unsafe_code)]
-//! Peers that have others wait in the kernel: for memory that never comes, since a `userfaultfd(2)` is to
-//! provide it and nobody serves that; for connections that are closed once all of them has been sent, and
-//! nobody takes it. And strangers that take a listener's time. Their victim goes on with an honest peer.
+//! Peers that have others wait in the kernel: for memory that never comes, since a `userfaultfd(2)`
+//! is to provide it and no process serves that; for connections that are closed once all their
+//! bytes have been sent, and no process takes them. And strangers that take a listener's time.
+//! Their victim goes on with an honest peer.
 // Invariant: the pages are the role's own, and stay mapped for good.
 
 use std::{
@@ -26,14 +27,14 @@ use rustix::net::{
 use super::{HOSTILE, gaps::Gaps, sockets};
 
 const LEN: usize = 1 << 20;
-/// What the two that are honest say to each other.
+/// The messages of the two honest endpoints to each other.
 const PING: u64 = 1;
 const ROUNDS: u64 = 3000;
-/// How long they go on where figures are gathered.
+/// Time that attackers go on where figures are gathered.
 const GATHERING: Duration = Duration::from_secs(2);
 const LAST: u64 = u64::MAX;
 
-/// How a peer has its victim touch its memory.
+/// The ways in which a peer has its victim touch its memory.
 const WAYS: [&str; 4] = ["sends", "sends the end", "receives", "sends parts"];
 
 #[test]
@@ -63,7 +64,7 @@ fn who_waits_for_its_own_memory_waits_alone() {
     }
 }
 
-/// Descriptors of connections that linger, in all places where somebody may come to close them.
+/// Descriptors of connections that linger, in all places where a thread may come to close them.
 #[test]
 fn who_passes_what_lingers_holds_nobody_up() {
     let stage = Stage::new(60);
@@ -74,7 +75,7 @@ fn who_passes_what_lingers_holds_nobody_up() {
     let mut friend = stage.role("friend").with("attack", "connections that linger").spawn();
     friend.expect("through");
     beset.expect("through");
-    // It has what keeps them open.
+    // It has the descriptors that keep them open.
     friend.say("end");
     beset.say("end");
     all_end_well(&mut [friend, beset]);
@@ -82,7 +83,7 @@ fn who_passes_what_lingers_holds_nobody_up() {
     lingerer.end();
 }
 
-/// As fast as they can, several at once, none of which says anything that makes sense.
+/// Callers, as fast as they can, several at once, none of which sends a valid greeting.
 #[test]
 fn callers_without_end_hold_no_peer_up() {
     for address in ["local:victim", "tcp:127.0.0.1:0"] {
@@ -96,7 +97,7 @@ fn callers_without_end_hold_no_peer_up() {
         let callers = [0; 3].map(|_| stage.role("caller").with("at", &at).spawn());
         first.expect("through");
         beset.expect("through");
-        // Nor one that is to become one.
+        // A new honest peer is let in as well.
         let mut another = friend().spawn();
         another.expect("through");
         beset.expect("through");
@@ -131,7 +132,7 @@ pub fn beset(args: &Args) {
         }
     }
     serve(&endpoint, || {});
-    // What nobody has cannot have come.
+    // A message that no peer has sent cannot have come.
     for request in &mut ins {
         assert!(
             !matches!(request.wait_timeout(Duration::ZERO), Some((Ok(_), _))),
@@ -141,7 +142,7 @@ pub fn beset(args: &Args) {
     hear();
 }
 
-/// Sends a friend back what it says, and does something else in between.
+/// Sends a friend's messages back, and runs `between` in between.
 pub fn serve(endpoint: &Endpoint, mut between: impl FnMut()) {
     for round in 0u64.. {
         let ping = endpoint.recv(Source::Any, PING).unwrap();
@@ -156,7 +157,7 @@ pub fn serve(endpoint: &Endpoint, mut between: impl FnMut()) {
     say("through");
 }
 
-/// The same as anybody's, but for its memory.
+/// A peer as any other, but for its memory.
 pub fn hoarder(args: &Args) {
     let way = args.text("way");
     let there = if way == "sends the end" { LEN - 1 } else { 0 };
@@ -167,7 +168,7 @@ pub fn hoarder(args: &Args) {
     let (endpoint, victim) = role::connect(args.builder(), "victim");
     endpoint.send(victim, HOSTILE, b"").unwrap();
     say("attacking");
-    // All of this waits for its own memory, sooner or later.
+    // Each of these waits for the peer's own memory, sooner or later.
     match way {
         "receives" => {
             let requests = [0; 4].map(|_| endpoint.recv_owned(victim, HOSTILE, Pages(pages)));
@@ -176,7 +177,7 @@ pub fn hoarder(args: &Args) {
             }
         }
         "sends parts" => {
-            // SAFETY: mapped for good, and never written. Whoever reads it waits.
+            // SAFETY: mapped for good, and never written. A thread that reads it waits.
             let bytes = unsafe { std::slice::from_raw_parts(pages, LEN) };
             let parts: Vec<_> = bytes.chunks(LEN / 8).rev().map(IoSlice::new).collect();
             let _ = endpoint.send_vectored(victim, HOSTILE, &parts);
@@ -229,7 +230,8 @@ pub fn lingerer(_: &Args) {
         let (kind, flags) = (SocketType::SEQPACKET, SocketFlags::CLOEXEC);
         let socket = socket_with(AddressFamily::UNIX, kind, flags, None).expect("a socket");
         connect(&socket, &address).expect("the victim listens");
-        // With what may be a greeting, with the first words of one, and behind what looks like an end.
+        // The bytes begin with a possible greeting, with the first words of one, and behind a
+        // seeming end.
         let hello = [b'P', b'N', b'F', b'D', 1, 0, 0, 0, 1, 0, 0, 0, 1, 0, 0, 0];
         for bytes in [&[7; 120][..], &hello, &[]].into_iter().cycle().skip(call % 3).take(3) {
             pass(socket.as_raw_fd(), bytes, &mut others);
@@ -238,7 +240,7 @@ pub fn lingerer(_: &Args) {
             open.push(socket);
         }
     }
-    // And where the two ring.
+    // The sockets that the two ring each other by as well.
     for socket in own {
         pass(socket, &[7], &mut others);
     }
@@ -246,17 +248,17 @@ pub fn lingerer(_: &Args) {
     hear();
 }
 
-/// Passes one on, with some bytes.
+/// Passes one connection on, with some bytes.
 fn pass(socket: i32, bytes: &[u8], others: &mut Vec<(TcpListener, TcpStream)>) {
     let (lingers, other) = lingering();
     let _ = send_raw(socket, bytes, &[lingers.as_fd()]);
-    // Whether its victim has closed its own by now is not known, and the last to close waits.
+    // The victim may have closed its own by now or not, and the last to close waits.
     thread::spawn(|| drop(lingers));
     others.push(other);
 }
 
-/// A connection with bytes on the way that nobody takes; who closes it last waits for them. And the
-/// other end.
+/// A connection with bytes on the way that are never taken, whose last closer waits for them; and
+/// the other end.
 fn lingering() -> (OwnedFd, (TcpListener, TcpStream)) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let mut one = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
@@ -267,7 +269,7 @@ fn lingering() -> (OwnedFd, (TcpListener, TcpStream)) {
     (one.into(), (listener, two))
 }
 
-/// Calls, says something, and calls again.
+/// Calls, sends bytes, and calls again.
 pub fn caller(args: &Args) {
     let at = args.text("at");
     let dir = std::env::var("PINFOLD_DIR").expect("set by the director");
@@ -294,13 +296,13 @@ fn hoarded(there: usize) -> Result<*mut u8, String> {
     // SAFETY: a new mapping.
     let pages = unsafe { mmap_anonymous(ptr::null_mut(), LEN, all, flags) };
     let pages: *mut u8 = pages.map_err(|why| why.to_string())?.cast();
-    // SAFETY: of the mapping, which nobody else has.
+    // SAFETY: of the mapping, which no other thread has.
     unsafe { ptr::write_bytes(pages, 1, there / 4096 * 4096) };
     provided(pages, LEN, 0)?;
     Ok(pages)
 }
 
-/// Has pages of a mapping come from whoever reads the descriptor that is returned.
+/// Has pages of a mapping come from the reader of the descriptor that is returned.
 pub fn provided(pages: *mut u8, len: usize, features: u64) -> Result<i32, String> {
     let call = |name: &str, done: libc::c_long| match done {
         0.. => Ok(done as i32),
@@ -318,7 +320,7 @@ pub fn provided(pages: *mut u8, len: usize, features: u64) -> Result<i32, String
     Ok(fd)
 }
 
-// Of `linux/userfaultfd.h`.
+// Numbers of `linux/userfaultfd.h`.
 const UFFD_API: u64 = 0xaa;
 const UFFDIO_API: libc::c_ulong = 0xc018_aa3f;
 const UFFDIO_REGISTER: libc::c_ulong = 0xc020_aa00;

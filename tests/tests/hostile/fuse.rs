@@ -12,10 +12,10 @@ use std::{
 
 use rustix::mount::{MountFlags, mount};
 
-/// The root, and what is in it: one file.
+/// The root, and its one file.
 const ROOT: u64 = 1;
 const FILE: u64 = 2;
-// Of `linux/fuse.h`.
+// Numbers of `linux/fuse.h`.
 const LOOKUP: u32 = 1;
 const FORGET: u32 = 2;
 const GETATTR: u32 = 3;
@@ -23,7 +23,8 @@ const OPEN: u32 = 14;
 const READ: u32 = 15;
 const INIT: u32 = 26;
 
-/// Mounts the file system in `dir`, serves it, and maps its file. Whoever touches that waits.
+/// Mounts the file system in `dir`, serves it, and maps its file. A thread that touches the mapping
+/// waits.
 ///
 /// # Errors
 /// Where the kernel, or this user, has no such file systems.

@@ -1,4 +1,5 @@
-//! How long an honest peer waits at most while another is attacked: figures, on which no test hangs.
+//! How long an honest peer waits at most while another is attacked: figures, on which no test
+//! hangs.
 
 use std::{
     collections::BTreeMap,
@@ -15,11 +16,11 @@ pub struct Gaps {
     attack: String,
     last: Instant,
     found: BTreeMap<String, Found>,
-    /// Of this process and of the other one; only where figures are gathered.
+    /// Threads of this process and of the other one; only where figures are gathered.
     threads: [Threads; 2],
 }
 
-/// What is known of an attack.
+/// Figures of an attack.
 #[derive(Clone, Copy, Default)]
 struct Found {
     rounds: u64,
@@ -32,7 +33,7 @@ struct Found {
 }
 
 impl Gaps {
-    /// Of this process with a peer.
+    /// Gaps of this process with a peer.
     pub fn with(endpoint: &Endpoint, peer: PeerId) -> Gaps {
         let pid = endpoint.peer(peer).map_or(0, |peer| peer.pid);
         let pids = if figures::are_gathered() { [std::process::id(), pid] } else { [0, 0] };
@@ -40,7 +41,7 @@ impl Gaps {
         Gaps { attack: String::new(), last: Instant::now(), found: BTreeMap::new(), threads }
     }
 
-    /// What comes now comes under an attack of this name.
+    /// The gaps from now on are under an attack of this name.
     pub fn begin(&mut self, attack: &str) {
         for threads in &mut self.threads {
             threads.since();
@@ -64,7 +65,7 @@ impl Gaps {
         found.computed = found.computed.max(computed);
     }
 
-    /// Puts out all that was found.
+    /// Puts out all figures.
     pub fn tell(&self) {
         for (attack, found) in &self.found {
             let Found { rounds, took, longest, unexplained, computed } = *found;
@@ -83,23 +84,25 @@ impl Gaps {
     }
 }
 
-/// What the kernel counts of each thread of a process: how long it has computed, and has waited for a processor.
+/// The kernel's counts for each thread of a process: how long it has computed, and has waited for a
+/// processor.
 struct Threads {
     pid: u32,
     known: BTreeMap<String, (File, [Duration; 2])>,
     asked: u32,
 }
 
-/// Looks between those for new threads.
+/// Samples between two looks for new threads.
 const LOOKS: u32 = 32;
 
 impl Threads {
-    /// Of no process if `pid` is 0.
+    /// The threads of a process; none if `pid` is 0.
     fn of(pid: u32) -> Threads {
         Threads { pid, known: BTreeMap::new(), asked: 0 }
     }
 
-    /// What they have computed since this was asked last, and the most that one of them has waited.
+    /// The time that they have computed since the last question, and the most that one of them has
+    /// waited.
     fn since(&mut self) -> (Duration, Duration) {
         if self.pid != 0 && self.asked.is_multiple_of(LOOKS) {
             self.look();
@@ -108,7 +111,7 @@ impl Threads {
         let (mut computed, mut waited) = (Duration::ZERO, Duration::ZERO);
         for (file, before) in self.known.values_mut() {
             let mut text = [0; 64];
-            // Of a thread that has ended there is nothing to read.
+            // The file of a thread that has ended reads as nothing.
             let len = file.read_at(&mut text, 0).unwrap_or(0);
             let words = String::from_utf8_lossy(&text[..len]);
             let mut words = words.split_whitespace().map_while(|word| word.parse().ok());
@@ -121,7 +124,8 @@ impl Threads {
         (computed, waited)
     }
 
-    /// Adds those that are new, and forgets those that have ended; there are none where the kernel does not say.
+    /// Adds new threads, and forgets those that have ended; there are none where the kernel does
+    /// not list them.
     fn look(&mut self) {
         let tasks = fs::read_dir(format!("/proc/{}/task", self.pid)).into_iter().flatten();
         let mut before = std::mem::take(&mut self.known);

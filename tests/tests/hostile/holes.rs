@@ -1,6 +1,6 @@
 #![allow(unsafe_code)]
-//! Attackers that hand over arenas without memory, and a victim that has none to spare: whoever
-//! touches a hole of a file pays for it.
+//! Attackers that hand over arenas without memory, and a victim that has none to spare: a process
+//! that touches a hole of a file pays for it.
 
 use std::time::{Duration, Instant};
 
@@ -25,10 +25,11 @@ use super::{
 
 const LIMIT: u64 = 96 << 20;
 const ROOM: usize = 32 << 20;
-/// In an announcement, beside the number of its parts: the memory was given away.
+/// The bit of an announcement, beside the number of its parts, that says that the memory was given
+/// away.
 const GIVEN: u64 = 1 << 33;
 
-/// One victim that does `what` with what it is offered, under a limit.
+/// One victim that does `what` with the offered arenas, under a limit.
 fn play(what: &str) {
     let group = match Group::new(LIMIT) {
         Ok(group) => group,
@@ -43,7 +44,7 @@ fn play(what: &str) {
     poor.say("go on");
     poor.expect("ready");
     let mut beggar = stage.role("beggar").with("what", what).spawn();
-    // What is announced is looked at only while its sender lives.
+    // Announced messages are looked at only while their sender lives.
     poor.expect("through");
     beggar.say("go");
     beggar.end_well();
@@ -61,7 +62,7 @@ fn donations_of_holes_take_no_memory_of_the_victim() {
     play("look");
 }
 
-/// Takes whatever is offered, into memory that it has already.
+/// Takes every offered message, into memory that it has already.
 pub fn poor(args: &Args) {
     say("begins");
     hear();
@@ -76,13 +77,13 @@ pub fn poor(args: &Args) {
     assert!(end.is_peer_gone(), "{end}");
 }
 
-/// Memory that all receives have: nothing ever comes.
+/// Memory that all receives share: nothing ever comes.
 #[derive(Clone, Copy)]
 struct Room(*mut u8);
 
 // SAFETY: plain memory that is there for good.
 unsafe impl Send for Room {}
-// SAFETY: as above, and nobody else looks at it.
+// SAFETY: as above, and no other code looks at it.
 unsafe impl OwnedBufMut for Room {
     fn bytes_mut(&mut self) -> (*mut u8, usize) {
         (self.0, ROOM)
@@ -91,7 +92,7 @@ unsafe impl OwnedBufMut for Room {
 
 fn copy(endpoint: &Endpoint, peer: PeerId, any: TagMatch) {
     if let Some(why) = endpoint.peer(peer).and_then(|peer| peer.cma_refused) {
-        // It would wait for pieces that never come.
+        // The message would wait for pieces that never come.
         return role::skip(format_args!("a message in a hole, without the cma path: {why}"));
     }
     let room = Room(vec![1u8; ROOM].leak().as_mut_ptr());
@@ -99,7 +100,7 @@ fn copy(endpoint: &Endpoint, peer: PeerId, any: TagMatch) {
     for number in 0..LARGE as usize / ROOM * 2 {
         let mut request = endpoint.recv_owned(peer, any, room);
         match request.wait_timeout(Duration::from_millis(50)) {
-            // Its sender is asked to send it, who never does.
+            // Its sender is asked to send it, and never does.
             None => out.push(request),
             Some((other, _)) => panic!("message {number}: it does not come: {other:?}"),
         }
@@ -128,8 +129,8 @@ fn look(endpoint: &Endpoint, peer: PeerId, any: TagMatch) {
     }
 }
 
-/// Announces one gigabyte of nothing, twice: in a file that nobody can write, and in one that it
-/// could still take memory out of.
+/// Announces one gigabyte of nothing, twice: in a file that no process can write, and in one that
+/// it could still take memory out of.
 pub fn beggar(args: &Args) {
     let before = segments();
     // Never driven again: the answers would be news to it.
@@ -155,7 +156,7 @@ pub fn beggar(args: &Args) {
     hear();
 }
 
-/// Waits until the victim has taken the last descriptor; whether it did not cut us off.
+/// Waits until the victim has taken the last descriptor. Returns whether it did not cut us off.
 fn is_taken(segment: Mapped, number: u64) -> bool {
     let end = Instant::now() + PATIENCE;
     while consumed(segment) & 0xffff < newest(segment).0 {

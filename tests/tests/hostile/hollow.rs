@@ -1,5 +1,6 @@
 #![allow(unsafe_code)]
-//! A peer that announces what it does not have: memory that is mapped nowhere, as much as it likes.
+//! A peer that announces memory that it does not have: memory that is mapped nowhere, of any
+//! length.
 // Invariant: nothing is ever mapped where the message is said to be.
 
 use std::fs;
@@ -14,13 +15,13 @@ use pinfold_tests::{
 use super::HOSTILE;
 
 const LEN: usize = 1 << 30;
-/// Far from all that the kernel maps by itself.
+/// An address far from all memory that the kernel maps by itself.
 const NOWHERE: usize = 1 << 44;
 /// Memory that the receiver may have touched for it, KiB.
 const TOUCHED_MAX_KIB: u64 = 128 << 10;
 
-/// Memory that is made for a message is not touched, page by page, to find out whose fault it is
-/// that it cannot be copied.
+/// Memory that is made for a message is not touched, page by page, to find out which side's fault
+/// it is that it cannot be copied.
 #[test]
 fn what_cannot_be_read_costs_nothing() {
     let stage = Stage::new(60);
@@ -62,8 +63,7 @@ fn peak_kib() -> u64 {
 
 struct Nowhere;
 
-// SAFETY: there is no memory, so nobody reads or writes it: whoever has it copied is told so by the
-// kernel.
+// SAFETY: there is no memory, so no thread reads or writes it: the kernel fails a copy of it.
 unsafe impl OwnedBuf for Nowhere {
     fn bytes(&self) -> (*const u8, usize) {
         (std::ptr::without_provenance(NOWHERE), LEN)

@@ -1,5 +1,6 @@
-//! Peers that without end begin what they do not finish: they take back messages, or receives, or send more than
-//! their receiver has room for. Each of these is honest; their number is the attack.
+//! Peers that without end begin operations that they do not finish: they take back messages, or
+//! receives, or send more than their receiver has room for. Each of these is honest; their number
+//! is the attack.
 
 use std::collections::VecDeque;
 
@@ -50,7 +51,8 @@ fn each(by: &str) {
     }
 }
 
-/// What is open with the other side. Buffers are used again: to make them takes longer than all else.
+/// The operations that are open with the other side. Buffers are used again: to make them takes
+/// longer than all else.
 struct Open<'a> {
     endpoint: &'a Endpoint,
     peer: PeerId,
@@ -80,7 +82,7 @@ impl Open<'_> {
     }
 }
 
-/// One for another operation, unless all are open and the first of them has not ended.
+/// A buffer for another operation, unless all are open and the first of them has not ended.
 fn buffer<T>(open: &mut VecDeque<T>, its: impl Fn(&mut T) -> Option<Vec<u8>>) -> Option<Vec<u8>> {
     if open.len() < OPEN {
         return Some(Vec::with_capacity(LEN));
@@ -93,7 +95,7 @@ fn buffer<T>(open: &mut VecDeque<T>, its: impl Fn(&mut T) -> Option<Vec<u8>>) ->
     buffer
 }
 
-/// Serves the friend, and has with the attacker what its way takes.
+/// Serves the friend, and does with the attacker the operations that its way takes.
 pub fn looped(args: &Args) {
     let (endpoint, attacker) = role::listen(args.builder(), "victim");
     endpoint.recv(attacker, HOSTILE).unwrap();
@@ -106,7 +108,7 @@ pub fn looped(args: &Args) {
     hear();
 }
 
-/// Begins, and gives up what it has begun.
+/// Begins operations, and gives them up.
 pub fn looper(args: &Args) {
     let (endpoint, victim) = role::connect(args.builder(), "victim");
     endpoint.send(victim, HOSTILE, b"").unwrap();

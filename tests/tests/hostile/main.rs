@@ -1,6 +1,6 @@
-//! Peers that greet like any other and then write whatever they like into all they share, forge
+//! Peers that greet like any other and then write bytes of their own into all they share, forge
 //! descriptors, garble the socket, or fall silent. Their victim neither crashes nor hangs nor
-//! leaks, and what it exchanges with an honest peer meanwhile stays intact.
+//! leaks, and its traffic with an honest peer meanwhile stays intact.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -103,11 +103,12 @@ pinfold_tests::roles!(
     gullible,
 );
 
-/// The tags of attackers have this bit; what the honest peer says is never matched with theirs.
+/// The tags of attackers have this bit; an honest peer's messages are never matched with theirs.
 const HOSTILE: u64 = 1 << 63;
 const BYE: u64 = 1 << 62;
 
-/// Handlers of the victim's: one that answers, one that asks back, one that answers later.
+/// Handlers of the victim's: a first that answers, a second that asks back, a third that answers
+/// later.
 const ECHO: u32 = 1;
 const CALL_BACK: u32 = 2;
 const LATER: u32 = 3;
@@ -147,8 +148,8 @@ fn play(attacks: &[&str], how: &str) {
             let seed = figures::seed(mix(round)) >> 32;
             let mut attacker =
                 stage.role("attacker").with("how", attack).with("seed", seed).spawn();
-            // Some are killed in the act, some kill themselves, and some crash when their own
-            // endpoint is cut off and lets the memory go; whichever it is, the others live.
+            // Some attackers are killed in the act, some kill themselves, and some crash when their
+            // own endpoint is cut off and lets the memory go; the others live in each case.
             attacker.expect("attacking");
             if round % 2 == 0 {
                 thread::sleep(ATTACK / 2);
@@ -165,7 +166,7 @@ fn play(attacks: &[&str], how: &str) {
     victim.end_well();
 }
 
-/// For comparison, where figures are gathered: as long, without an attack.
+/// For comparison, where figures are gathered: rounds for as long, without an attack.
 fn rest(honest: &mut Player, stage: &Stage) {
     if !figures::are_gathered() {
         return;
@@ -235,7 +236,7 @@ fn victim(args: &Args) {
     let mut to_hostile = VecDeque::<SendRequest<Vec<u8>>>::new();
     let mut ends = BTreeMap::<String, u32>::new();
     let (mut came, mut refused, mut met) = (0u64, 0u64, 0u64);
-    // What only the honest peer may answer.
+    // A request that only the honest peer may answer.
     let ask = |turn| endpoint.request(honest, ECHO, &stamp::bytes(40, turn));
     let mut asked = (0, ask(0));
     for turn in 0u64.. {
@@ -261,19 +262,19 @@ fn victim(args: &Args) {
         }
         if let Some(result) = from_hostile.try_wait() {
             match result {
-                // Whatever it is, all of it is there.
+                // A message of any kind is there as a whole.
                 Ok(message) => came += u64::from(parity(&message) != 0),
                 Err(_) => refused += 1,
             }
             from_hostile = endpoint.recv_message(Source::Any, hostile);
         } else if turn % 4096 == 0 {
-            // One that will never be whole is given up.
+            // A message that will never be whole is given up.
             from_hostile = endpoint.recv_message(Source::Any, hostile);
         }
         match endpoint.accept_timeout(Duration::ZERO) {
             Ok(newcomer) => {
                 met += 1;
-                // What it does with these is its own business.
+                // The use that it makes of these is its own business.
                 for len in [40, 3000, 150_000, 900_000] {
                     let bytes = stamp::bytes(len, 1);
                     to_hostile.push_back(endpoint.send_owned(newcomer, HOSTILE, bytes));
@@ -310,9 +311,9 @@ fn victim(args: &Args) {
     }
     assert!(met > 0 && came > 0, "met {met}, {came} came");
     let caught = ends.keys().filter(|end| end.contains("broke the protocol")).count();
-    // Most of them end before they are found out, on a busy machine nearly all.
+    // Most attackers end before they are found out, on a busy machine nearly all.
     assert!(caught > 0 || refused > 0, "nothing was found out: {ends:?}");
-    // Whoever is dead is gone without a trace.
+    // A dead attacker is gone without a trace.
     let end = Instant::now() + PATIENCE;
     while endpoint.peers().len() > 1 || !arenas().is_empty() {
         endpoint.progress().unwrap();
@@ -326,7 +327,7 @@ fn victim(args: &Args) {
     assert!(endpoint.recv(honest, HOSTILE).unwrap_err().is_peer_gone());
 }
 
-/// Of all bytes; of one a page where a gap would be this program's own work.
+/// The parity of all bytes, or of one byte a page where a gap would be this program's own work.
 fn parity(bytes: &[u8]) -> u8 {
     let step = if figures::are_gathered() { 4096 } else { 1 };
     bytes.iter().step_by(step).fold(1, |a, b| a ^ b)
@@ -374,7 +375,7 @@ fn honest(_: &Args) {
         gaps.end_of_round();
     }
     gaps.tell();
-    // The victim lets go of it, too.
+    // The victim lets go of the arena, too.
     drop(arena);
     endpoint.send(victim, BYE, &stamp::bytes(100, BYE)).expect("the victim listens");
     stamp::check(&endpoint.recv_timeout(victim, BYE, PATIENCE).expect("it answers"), BYE);

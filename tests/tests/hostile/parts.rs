@@ -22,25 +22,27 @@ use super::{
     is_cut_off, newest, sockets,
 };
 
-/// In an announcement, beside the number of its parts.
+/// The bit of an announcement, beside the number of its parts, that says that the memory was given
+/// away.
 const GIVEN: u64 = 1 << 33;
 const LISTED: u64 = 1 << 34;
 
-/// Where the bulk bytes towards the victim begin, and how many there are.
+/// The beginning of the bulk bytes towards the victim, and their number.
 const BULK: usize = 512 << 10;
 const BULK_BYTES: u64 = 256 << 10;
 
 const PAGE: u64 = 4096;
 const HALF: u64 = SMALL / 2;
 
-/// Each part: extent, offset and length. Extent 1 is as it should be, 2 has a hole, 3 can be written by others,
-/// 4 is shorter than it is said to be, 5 came without a file, and 6 never came; peers may write 7.
+/// Each part: extent, offset and length. Extent 1 is as it should be, 2 has a hole, 3 can be
+/// written by others, 4 is shorter than it is said to be, 5 came without a file, and 6 never came;
+/// peers may write 7.
 type Parts = Vec<[u64; 3]>;
 
-/// What becomes of an announcement.
+/// The outcome of an announcement.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum End {
-    /// It is looked at where it is.
+    /// The view shows it where it is.
     Given,
     /// The peer is cut off.
     Cut,
@@ -48,7 +50,7 @@ enum End {
     Error,
 }
 
-/// Lies, and some odd truths: the parts, the message's length, and what becomes of it.
+/// Lies, and some odd truths: the parts, the message's length, and the outcome.
 fn lie(which: &str) -> (Parts, u64, End) {
     let two = |one, two| vec![one, two];
     let page = [1, 0, PAGE];
@@ -67,7 +69,7 @@ fn lie(which: &str) -> (Parts, u64, End) {
         "outside" => (two(page, [1, HALF + PAGE, HALF]), HALF + PAGE, End::Cut),
         "around" => (two(page, [1, u64::MAX - PAGE + 1, PAGE]), 2 * PAGE, End::Cut),
         "huge" => (two([1, 0, 1 << 62], [1, 0, 1 << 62]), 1 << 63, End::Cut),
-        // What is wrong with these is in the announcement.
+        // The fault of these is in the announcement.
         "odd" | "beyond" | "kept" | "counted" => (two(page, page), 2 * PAGE, End::Cut),
         "hole" => (two([1, 0, HALF], [2, HALF, HALF]), SMALL, End::Error),
         "unsealed" => (two([1, 0, HALF], [3, 0, HALF]), SMALL, End::Error),
@@ -127,7 +129,7 @@ pub fn picks(args: &Args) {
             say("through");
             continue;
         }
-        // What the kernel cannot read its sender is asked to send, who never does.
+        // The sender is asked to send a message that the kernel cannot read, and never does.
         let patience = if end == End::Error { Duration::from_millis(300) } else { PATIENCE };
         match (endpoint.recv_view_timeout(peer, any, patience), end) {
             (Ok(view), End::Given) => {
@@ -143,14 +145,14 @@ pub fn picks(args: &Args) {
                     assert!(bytes[at..][..len] == all[offset..][..len], "{which}: at {at}");
                     at += len;
                 }
-                // Somebody else's copy of it is as good.
+                // Another peer's copy of it is as good.
                 drop(view);
             }
             (Err(Error::PeerGone { how: Gone::Misbehaved(_), .. }), End::Cut) => {}
             (Err(Error::Timeout(_)), End::Error) => {}
             (other, _) => panic!("{which}: {other:?}"),
         }
-        // By another receive it is no better.
+        // Another kind of receive does no better.
         if end == End::Error {
             let error = endpoint.recv_timeout(peer, any, patience).expect_err("it comes in no way");
             assert!(matches!(error, Error::Timeout(_)), "{which}: {error}");
@@ -165,7 +167,7 @@ pub fn picks(args: &Args) {
     }
 }
 
-/// Says one lie.
+/// Tells one lie.
 pub fn lists(args: &Args) {
     let which = args.text("lie");
     let (parts, len, end) = lie(which);
@@ -209,7 +211,7 @@ fn announce(segment: Mapped, which: &str, parts: &Parts, len: u64, turn: u64) {
     let offset = if which == "beyond" { BULK_BYTES - 8 } else { at as u64 };
     let given = if which == "kept" { 0 } else { GIVEN };
     let number = u64::from(which == "counted");
-    // Nothing is at address 8: who reads it by the kernel fails.
+    // Nothing is at address 8: a read of it by the kernel fails.
     let body = [HOSTILE | turn, len, 8, 1 | given | LISTED, offset | bytes << 32, 0, number];
     add(segment, RTS, 1000 + turn, &body);
     let end = Instant::now() + PATIENCE;

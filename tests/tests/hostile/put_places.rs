@@ -1,5 +1,6 @@
-//! Attackers that want messages put into their arenas: where those do not reach, cannot be written,
-//! or have no memory. Their sender never takes memory for them, and never dies of it.
+//! Attackers that want messages put into their arenas at places that the arenas do not reach, that
+//! cannot be written, or that have no memory. Their sender never takes memory for them, and never
+//! dies of it.
 
 use std::{
     os::fd::{AsFd, OwnedFd},
@@ -48,7 +49,7 @@ fn push(want: u64, line: u64, generation: u64, extent: u64, offset: u64) -> [u64
     [PUT, want, 8, 1 | line << 32, generation | SHIFT << 16, extent, offset]
 }
 
-/// What lies in the ring towards this side, of one kind: the stream of each.
+/// The messages of one kind that lie in the ring towards this side: the stream of each.
 fn heard(segment: Mapped, kind: u64) -> impl Iterator<Item = u64> {
     let ring = segment.at + RINGS[0];
     let headers = (0..SLOTS).map(move |slot| peek(ring + slot * SLOT));
@@ -57,7 +58,7 @@ fn heard(segment: Mapped, kind: u64) -> impl Iterator<Item = u64> {
         .map(|h| h >> 32)
 }
 
-/// Asks for whatever is announced, at places of all kinds, until it is cut off or time is up.
+/// Asks for every announced message, at places of all kinds, until it is cut off or time is up.
 pub fn offer(random: &mut Random, segment: Mapped, end: Instant) {
     let full = open(SMALL, SMALL as usize);
     let holes = open(LARGE, 9000);
@@ -84,7 +85,7 @@ pub fn offer(random: &mut Random, segment: Mapped, end: Instant) {
             _ => (1, random.pick(&[0, 1, 64, 4095])),
         };
         add(segment, CTS, stream, &push(want, line, generation, extent, offset));
-        // Its memory goes while it is being written.
+        // The arena's memory goes while it is being written.
         for _ in 0..random.below(200) {
             let mode = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
             fallocate(&full, mode, 0, SMALL).expect("a hole");
@@ -150,7 +151,7 @@ pub fn giver(args: &Args) {
                 assert!(error.to_string().contains("broke the protocol"), "{error}");
                 return;
             }
-            // By its own word it has not got it.
+            // By its own word the sender does not have it.
             _ => drop(ended.unwrap_err()),
         }
     }
@@ -208,7 +209,7 @@ fn reports_that_do_not_add_up() {
     stage.play(["judge", "liar"].map(|role| stage.role(role)));
 }
 
-/// Leaves it to a sender to write, which says that it has.
+/// Leaves the writing to a sender, which says that it has written.
 pub fn judge(_: &Args) {
     let (endpoint, peer) = role::listen(builder(), "giver");
     let arena = SharedArena::builder().build_shared().unwrap();
@@ -221,7 +222,7 @@ pub fn judge(_: &Args) {
 pub fn liar(_: &Args) {
     let before = segments();
     let (endpoint, peer) = role::connect(builder(), "giver");
-    // So that there is one to add to.
+    // A first descriptor, so that there is one to add to.
     endpoint.send(peer, 1, b"").unwrap();
     let segment = segments().into_iter().find(|segment| !before.contains(segment));
     let segment = segment.expect("a segment");
@@ -242,7 +243,7 @@ fn ring() {
     std::thread::sleep(Duration::from_micros(100));
 }
 
-/// Waits until the last descriptor towards this side is of `kind`. Its stream.
+/// Waits until the last descriptor towards this side is of `kind`. Returns its stream.
 fn await_newest(segment: Mapped, kind: u64, end: Instant) -> u64 {
     loop {
         let at = segment.at + RINGS[0];

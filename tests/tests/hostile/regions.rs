@@ -1,5 +1,5 @@
-//! Owners that lie about where their regions are, and peers that ask for regions in ways there are
-//! not.
+//! Owners that lie about the places of their regions, and peers that ask for regions in undefined
+//! ways.
 
 use std::{
     sync::atomic::{Ordering, fence},
@@ -28,13 +28,13 @@ const OPENED: u64 = 13;
 const USE: u64 = 14;
 const USED: u64 = 15;
 
-/// Room for what the liar calls a region: words in its memory, of which the last counts as the flag.
+/// Room for the liar's so-called region: words in its memory, of which the last counts as the flag.
 const WORDS: usize = 1024;
 const STAMP: u64 = 0x1234_5678_9abc_def1;
 
-/// What the liar answers, and what comes of it.
+/// The liar's answer, and its effect.
 struct Lie {
-    /// Whether the asker maps regions, so that it asks for that first.
+    /// True if the asker maps regions, so that it asks for that first.
     maps: bool,
     answer: fn(&[u64; WORDS]) -> [u64; 7],
     then: Then,
@@ -46,7 +46,7 @@ enum Then {
     Refused,
     /// It is not mapped, and asked for in the other way, which is refused.
     Unmapped,
-    /// It opens. What there is can be read and written, and no more than there is.
+    /// It opens. The memory that exists can be read and written, and no more.
     Opens {
         writable: bool,
         len: u64,
@@ -65,7 +65,7 @@ fn flag(words: &[u64; WORDS]) -> u64 {
 const HUGE: u64 = 1 << 46;
 
 const LIES: [Lie; 25] = [
-    // Nothing that there is.
+    // An answer of no known kind.
     lie(true, |_| [0; 7], Then::CutOff),
     lie(false, |_| [10, 0, 0, 0, 0, 0, 0], Then::CutOff),
     lie(false, |_| [u64::MAX; 7], Then::CutOff),
@@ -79,12 +79,12 @@ const LIES: [Lie; 25] = [
     lie(false, |_| [7, 999, 0, 0, 0, 0, 0], Then::CutOff),
     lie(false, |_| [7, 1 << 16 | 5, 0, 0, 0, 0, 0], Then::CutOff),
     lie(false, |_| [7, 11, 0, 0, 0, 0, 0], Then::Refused),
-    // Memory that nobody has.
+    // Memory that no process has.
     lie(false, |words| [6, at(words), u64::MAX, flag(words), STAMP, 0, 0], Then::CutOff),
     lie(false, |words| [6, u64::MAX - 50, 100, flag(words), STAMP, 0, 0], Then::CutOff),
     lie(false, |words| [6, at(words), 100, u64::MAX - 3, STAMP, 0, 0], Then::CutOff),
     lie(false, |words| [6, at(words), 100, flag(words), 0, 0, 0], Then::CutOff),
-    // Memory that it does not have, and memory that it has.
+    // Memory that the owner does not have, and memory that it has.
     lie(false, |words| [6, 8, 100, flag(words), STAMP, 0, 0], OPENS),
     lie(false, |words| [6, at(words), 100, 8, STAMP, 0, 0], OPENS),
     lie(
@@ -97,7 +97,7 @@ const LIES: [Lie; 25] = [
         |words| [6, at(words), HUGE, flag(words), STAMP, 0, 0],
         Then::Opens { writable: true, len: HUGE },
     ),
-    // In its arena: memory at no line, a flag at no word; and what does not lie in it.
+    // In its arena: memory at no line, a flag at no word; and memory that does not lie in it.
     lie(true, |_| [4, 1, 8, 100, 1, 4096, STAMP], Then::Unmapped),
     lie(true, |_| [4, 1, 0, 100, 1, 4100, STAMP], Then::Unmapped),
     lie(true, |_| [4, 1, SMALL, 100, 1, 4096, STAMP], Then::Unmapped),
@@ -156,7 +156,7 @@ pub fn asker(_: &Args) {
     }
 }
 
-/// Bytes around what is read, which stay as they are.
+/// Bytes around the destination of a read, which stay as they are.
 const MARGIN: usize = 4096;
 
 fn use_it(region: &pinfold::RemoteRegion, writable: bool, is_huge: bool) {
@@ -164,7 +164,7 @@ fn use_it(region: &pinfold::RemoteRegion, writable: bool, is_huge: bool) {
     let around = bytes.clone();
     let read = region.read(0, &mut bytes[MARGIN..MARGIN + 64]);
     assert!(matches!(read, Ok(_) | Err(Error::Revoked | Error::Os { .. })), "{read:?}");
-    // Where its memory ends, whatever it calls its length.
+    // The true end of its memory, against any claim about its length.
     let mut long = vec![7u8; 8 << 20];
     let read = region.read(0, &mut long);
     if is_huge {
@@ -183,7 +183,7 @@ fn use_it(region: &pinfold::RemoteRegion, writable: bool, is_huge: bool) {
     }
 }
 
-/// The header of the last question of the other side's.
+/// The header of the other side's last question.
 fn last_question(segment: Mapped) -> Option<u64> {
     let ring = segment.at + RINGS[0];
     let headers = (0..SLOTS).map(|slot| peek(ring + slot * SLOT));
@@ -191,7 +191,7 @@ fn last_question(segment: Mapped) -> Option<u64> {
     asked.max_by_key(|header| header & 0xffff)
 }
 
-/// Its number.
+/// The number of that question.
 fn question(segment: Mapped) -> Option<u64> {
     last_question(segment).map(|header| header >> 32)
 }
@@ -230,7 +230,7 @@ fn await_for(segment: Mapped, done: impl Fn() -> bool) {
     }
 }
 
-/// A question that is none, one with a secret that is wrong, and answers that nobody asked for.
+/// A question of no known kind, one with a wrong secret, and unsolicited answers.
 #[test]
 fn askers_that_guess() {
     let stage = Stage::new(60);
@@ -244,7 +244,7 @@ fn askers_that_guess() {
     asked.end_well();
 }
 
-/// A kind, a body, and whether it is a reason to be cut off.
+/// A kind, a body, and whether it is a reason to cut the peer off.
 const GUESSES: [(u64, [u64; 7], bool); 9] = [
     (OPEN, [1, 0, 0, 2, 0, 0, 0], true),
     (OPEN, [1, 0, 0, u64::MAX, 0, 0, 0], true),
@@ -252,7 +252,7 @@ const GUESSES: [(u64, [u64; 7], bool); 9] = [
     (OPEN, [1, 0, 0, 0, 0, 0, 0], false),
     (OPENED, [5, 4096, 8, 4096, 1, 0, 0], true),
     (OPENED, [1, 0, 0, 0, 0, 0, 0], true),
-    // What goes between hosts only.
+    // Messages that go between hosts only.
     (OPEN, [1, 0, 0, 3, 0, 0, 0], true),
     (USE, [1, 0, 0, 0, 8, 0, 0], true),
     (USED, [0; 7], true),
@@ -280,7 +280,7 @@ pub fn guesser(args: &Args) {
     let segment = segments()[0];
     add(segment, kind, 3, &body);
     if !is_bad {
-        // That there is none such, and no more.
+        // The answer is that there is no such region, and no more.
         let answered = || peek(segment.at + RINGS[0]) >> 16 & 0xf == OPENED;
         await_for(segment, answered);
         assert!(answered());

@@ -1,7 +1,7 @@
 #![allow(unsafe_code)]
-//! Peers that ask the agent for what was not exposed to them. They have keys, and write their questions
-//! themselves.
-// Invariant: what is exposed is memory of the test's own that nothing refers to.
+//! Peers that ask the agent for memory that was not exposed to them. They have keys, and write
+//! their questions themselves.
+// Invariant: only memory of the test's own that nothing refers to is exposed.
 
 use std::{thread, time::Duration};
 
@@ -20,7 +20,7 @@ const ACTIVE: u64 = 11;
 const REPLY: u64 = 3;
 const SERVE: u64 = 5;
 
-/// Questions, and what is answered.
+/// Questions and answers.
 const OPEN: u64 = 1;
 const TRANSLATE: u64 = 2;
 const READ: u64 = 3;
@@ -51,7 +51,7 @@ pub fn exposer(_: &Args) {
         // SAFETY: `memory` is looked at when all of it has ended only.
         exposed.push(unsafe { endpoint.expose(start..start + LEN, rights) }.unwrap());
     }
-    // SAFETY: revoked before anybody can ask.
+    // SAFETY: revoked before a peer can ask.
     let revoked = unsafe { endpoint.expose(start..start + LEN, Rights::ReadWrite) }.unwrap();
     exposed.push(revoked);
     for key in exposed.iter().map(|it| it.key().to_bytes()) {
@@ -110,13 +110,13 @@ pub fn exploiter(_: &Args) {
         assert_eq!(said, answer, "question {}: {question:x?}", token - 100);
         assert_ne!(said, NOT_MAPPED);
     }
-    // One that is too short to be any.
+    // A question that is too short to be one.
     add(segment, ACTIVE | 8 << 10, 0, &[99 | SERVE << 32, READ, 0, 0, 0, 0, 0]);
     assert_eq!(await_answer(segment, 99), SENSELESS);
     say("all asked");
 }
 
-/// What the victim answers to a question.
+/// The victim's answer to a question.
 fn await_answer(segment: Mapped, token: u64) -> u64 {
     let ring = segment.at + RINGS[0];
     let end = std::time::Instant::now() + PATIENCE;

@@ -1,7 +1,7 @@
 #![allow(unsafe_code)]
-//! A peer whose memory is there when it is looked at and gone when it is copied: it holds whoever
-//! copies it up, once.
-// Invariant: the pages are the role's own, and stay mapped for good; what is read of them is zero.
+//! A peer whose memory is there when it is looked at and gone when it is copied: it holds up the
+//! process that copies it, once.
+// Invariant: the pages are the role's own, and stay mapped for good; reads of them find zero.
 
 use std::{
     fs::File,
@@ -30,12 +30,12 @@ use super::{
 };
 
 const LEN: usize = 16 << 20;
-/// Too short for the sender to help.
+/// Bytes of a message that is too short for the sender to help.
 const SHORT: usize = 48 << 10;
-/// So often it tries, with each of several connections.
+/// Tries with each of several connections.
 const TRIES: u32 = 4;
 const CONNECTIONS: u32 = 5;
-/// For how long it holds up whoever waits for its memory.
+/// The time for which it holds up a thread that waits for its memory.
 const HELD: Duration = Duration::from_millis(150);
 /// A wait may look like a shorter one beside others that compute.
 const FREEZES_MAX: u32 = 2;
@@ -68,17 +68,17 @@ fn who_holds_a_copy_up_is_copied_from_no_more() {
     }
 }
 
-/// Serves a friend, and receives what else comes.
+/// Serves a friend, and receives all other messages.
 pub fn besieged(args: &Args) {
     let (endpoint, _) = role::listen(args.builder(), "victim");
     let post = |buf| endpoint.recv_owned(Source::Any, HOSTILE, buf);
     let mut receive = Some(post(vec![1; LEN]));
-    // The last message but the one that ends it: what was copied of it here.
+    // The last message but the one that ends it: the bytes that were copied here.
     let (mut by_kernel, mut is_over) = (0, false);
     let mut reap = |patience| {
         let Some(request) = &mut receive else { return true };
         let Some((received, buf)) = request.wait_timeout(patience) else { return is_over };
-        // Whoever insists on the kernel has an error in the end, and so has this side.
+        // A receiver that insists on the kernel has an error in the end, and so has this side.
         is_over = received.as_ref().is_ok_and(|received| received.len == 1);
         if !is_over {
             by_kernel = received.map_or(0, |received| received.receipt.copied_kernel);
@@ -119,7 +119,7 @@ pub fn toggler(args: &Args) {
     hear();
 }
 
-/// Pages that are there or not, as they please.
+/// Pages that are there or not, at the peer's will.
 #[derive(Clone)]
 struct Memory {
     at: *mut u8,
@@ -145,17 +145,17 @@ impl Memory {
         let at = unsafe { mmap_anonymous(ptr::null_mut(), LEN, all, flags) };
         let at: *mut u8 = at.map_err(|why| why.to_string())?.cast();
         let fd = provided(at, LEN, THREAD_ID)?;
-        // SAFETY: a new descriptor, which nobody else has.
+        // SAFETY: a new descriptor, which no other code has.
         let events = Arc::new(unsafe { File::from_raw_fd(fd) });
         Ok(Memory { at, events, froze: Arc::default() })
     }
 
-    /// All of it is there.
+    /// Has all pages be there.
     fn fill(&self) {
         self.provide(0, LEN);
     }
 
-    /// The pages from `from` to `to` are there, as far as the first of them that was.
+    /// Provides the pages from `from` to `to`, as far as the first of them that was there.
     fn provide(&self, from: usize, to: usize) {
         let start = self.at.expose_provenance() + from;
         let mut range = [start as u64, (to - from) as u64, 0, 0];
@@ -163,20 +163,20 @@ impl Memory {
         unsafe { libc::ioctl(self.events.as_raw_fd(), UFFDIO_ZEROPAGE, range.as_mut_ptr()) };
     }
 
-    /// What lies behind the first `len` bytes is gone.
+    /// Takes away all but the first `len` bytes.
     fn hide(&self, len: usize) {
-        // SAFETY: of the mapping; nobody counts on what is there.
+        // SAFETY: of the mapping; no code counts on its contents.
         let done =
             unsafe { libc::madvise(self.at.add(len).cast(), LEN - len, libc::MADV_DONTNEED) };
         assert_eq!(done, 0);
     }
 
-    /// Hides it once one message out of it has come, and before another.
+    /// Hides the memory once one message out of it has come, and before another.
     fn attack_again(&self, endpoint: &Endpoint, victim: PeerId) {
         self.fill();
         // SAFETY: mapped for good, and never written.
         let bytes = unsafe { std::slice::from_raw_parts(self.at, SHORT) };
-        // It is looked at by then.
+        // The memory is looked at by then.
         for is_there in [true, true, false] {
             if !is_there {
                 self.hide(0);
@@ -185,7 +185,7 @@ impl Memory {
         }
     }
 
-    /// Hides the end while the beginning is copied, at which it takes no part.
+    /// Hides the end while the beginning is copied, at which the peer takes no part.
     fn attack_long(&self, endpoint: &Endpoint, victim: PeerId) {
         self.fill();
         let request = endpoint.send_owned(victim, HOSTILE, self.clone());
@@ -195,7 +195,8 @@ impl Memory {
         self.hide(0);
     }
 
-    /// Provides what others wait for, late, and at once what this process itself waits for.
+    /// Provides pages: late those that others wait for, and at once those that this process itself
+    /// waits for.
     fn serve(self) {
         let mut event = [0; 32];
         while let Ok(32) = (&*self.events).read(&mut event) {

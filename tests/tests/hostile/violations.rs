@@ -1,5 +1,6 @@
-//! One lie at a time: a peer writes a single descriptor, or a few, that no honest peer writes, and is cut off for that
-//! very reason. Random attacks find each check sooner or later; these miss none.
+//! One lie at a time: a peer writes a single descriptor, or a few, that no honest peer writes, and
+//! is cut off for that very reason. Random attacks find each check sooner or later; these miss
+//! none.
 
 use std::{
     thread,
@@ -37,11 +38,11 @@ const CALL: u64 = 1;
 const REPLY: u64 = 3;
 const FAILED: u64 = 4;
 
-/// Of an announcement: it is to come through the ring.
+/// The bit of an announcement that is to come through the ring.
 const STREAM: u64 = 1 << 32;
-/// It lacks nothing but credit.
+/// The bit of an announcement that lacks nothing but credit.
 const UNASKED: u64 = 1 << 35;
-/// Begins the numbers of streams that are donated buffers.
+/// The first stream number of donated buffers.
 const COUNTED: u64 = 1 << 31;
 
 /// The descriptor's six bits of length or use, beside a kind.
@@ -81,7 +82,7 @@ impl Liar {
         }
     }
 
-    /// Where the victim has written a descriptor of this kind.
+    /// The place where the victim has written a descriptor of this kind.
     fn written(&self, kind: u64) -> usize {
         let end = Instant::now() + PATIENCE;
         while Instant::now() < end {
@@ -98,12 +99,12 @@ impl Liar {
         peek(self.written(RTS)) >> 32
     }
 
-    /// The token of what the victim has asked.
+    /// The token of the victim's question.
     fn asked(&self) -> u64 {
         u64::from(peek(self.written(ACTIVE) + 8) as u32)
     }
 
-    /// How many messages may wait here for the victim, as it has said.
+    /// Messages that may wait here for the victim, by its own word.
     fn announced_max(&self) -> u64 {
         let view = pinfold::status::endpoints_of(std::process::id()).expect("this process");
         let peer = view.endpoints.iter().flat_map(|endpoint| &endpoint.peers).next();
@@ -111,7 +112,7 @@ impl Liar {
     }
 }
 
-/// A lie, and why its author is cut off.
+/// A lie, and the reason for which its author is cut off.
 struct Lie {
     name: &'static str,
     reason: &'static str,
@@ -122,8 +123,9 @@ const fn lie(name: &'static str, reason: &'static str, tell: fn(&Liar)) -> Lie {
     Lie { name, reason, tell }
 }
 
-/// Those after whose names the victim does something first: `receives` a message, `sends` one, `asks` something, `gives`
-/// memory; or does so with `another` peer.
+/// The lies that a peer may tell. A colon in a name begins the victim's part: it first `receives` a
+/// message, `sends` one, `asks` something or `gives` memory; with `another` it does so with a
+/// second peer.
 const LIES: [Lie; 55] = [
     lie("kind", "a descriptor of no known kind", |liar| liar.write(0, 0, &[])),
     lie("inline", "an inline message that is too long", |liar| {
@@ -353,7 +355,7 @@ const MEMORY: Lie =
         assert!(send_on_channel([EXTENT, 1, SMALL], &[good(SMALL, 4096)]));
     });
 
-/// Its report on a message comes twice, or names more than it may.
+/// A report on a message comes twice, or names more than it may.
 #[test]
 fn reports_of_nothing_change_nothing() {
     let stage = Stage::new(60);
@@ -368,7 +370,7 @@ fn reports_of_nothing_change_nothing() {
 pub fn patient(_: &Args) {
     let (endpoint, peer) = role::listen(Endpoint::builder(), "victim");
     shake(&endpoint, peer);
-    // It does not sleep: nobody rings.
+    // The victim must not sleep: the doorbell is not rung.
     let mut receive = endpoint.recv_message(peer, HOSTILE);
     let end = Instant::now() + PATIENCE;
     let message = loop {
@@ -380,7 +382,7 @@ pub fn patient(_: &Args) {
     assert_eq!(*message, 7u64.to_ne_bytes());
 }
 
-/// Word of chunks that nobody asked for is passed over, as it may come late.
+/// Unsolicited reports of chunks are passed over, as they may come late.
 pub fn reporter(_: &Args) {
     let liar = connect();
     liar.write(WROTE, 3, &[0, 1]);
@@ -396,7 +398,7 @@ pub fn accuser(args: &Args) {
         _ => builder,
     };
     let (endpoint, peer) = role::listen(builder, "victim");
-    // Who is another peer, and does nothing.
+    // Another peer, which does nothing.
     let another = name.ends_with(" another").then(|| {
         let friend = thread::spawn(|| role::connect(Endpoint::builder(), "victim"));
         let another = endpoint.accept_timeout(PATIENCE).expect("another peer");
@@ -413,20 +415,21 @@ pub fn accuser(args: &Args) {
         for _ in 0..4 {
             endpoint.give(peer, HOSTILE, arena.alloc(5000).expect("memory")).expect("to give");
         }
-        // They go once the peer says that it has their arena, which it does as long as its endpoint does anything.
+        // The gifts go once the peer says that it has their arena, which it does as long as its
+        // endpoint does anything.
         let end = Instant::now() + PATIENCE;
         while waiting() < 4 {
             endpoint.progress().expect("progress");
             assert!(Instant::now() < end, "{name}: what is given does not go");
         }
     }
-    // The first operation there is.
+    // The endpoint's first operation.
     let _elsewhere = another.as_ref().map(|(another, _)| match name.ends_with(": asks another") {
         true => (Some(endpoint.request(*another, 5, b"question")), None),
         false => (None, Some(endpoint.send_owned(*another, HOSTILE, vec![1; 1 << 20]))),
     });
     shake(&endpoint, peer);
-    // Not before its endpoint does nothing any more: that would answer.
+    // Asked only when the peer's endpoint does nothing any more: it would answer.
     let _asked = name.ends_with(": asks").then(|| endpoint.request(peer, 5, b"question"));
     let end = Instant::now() + PATIENCE;
     while endpoint.peer(peer).is_some() {
@@ -438,7 +441,7 @@ pub fn accuser(args: &Args) {
     say(format_args!("gone {error}"));
 }
 
-/// Messages that wait at the peer of this process's endpoint, as it knows.
+/// Messages that wait at the peer of this process's endpoint, by its own count.
 fn waiting() -> u64 {
     let view = pinfold::status::endpoints_of(std::process::id()).expect("this process");
     let peers = view.endpoints.iter().flat_map(|endpoint| &endpoint.peers);
@@ -451,11 +454,12 @@ fn shake(endpoint: &Endpoint, peer: PeerId) {
     let _ = endpoint.recv(peer, role::GO);
 }
 
-/// A connection whose endpoint does nothing any more: all that is written on it from now on, its author writes.
+/// A connection whose endpoint does nothing any more: all bytes that go over it from now on are the
+/// liar's.
 fn connect() -> Liar {
     let before = segments();
     let (endpoint, victim) = role::connect(Endpoint::builder().label("author"), "victim");
-    // Before there are arenas of the victim's, too.
+    // Found before there are arenas of the victim's, too.
     let segment = segments().into_iter().find(|segment| !before.contains(segment));
     role::await_go(&endpoint, victim);
     // The victim polls the lane from then on.

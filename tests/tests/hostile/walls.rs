@@ -1,7 +1,7 @@
 #![allow(unsafe_code)]
 //! Peers that could not stop their victim by a signal: the kernel copies nothing out of their
-//! memory. One has a process-id namespace of its own, one a user namespace. Theirs, and anybody's,
-//! may be the file of a file system that never reads it.
+//! memory. One has a process-id namespace of its own, one a user namespace. Their memory, and any
+//! peer's, may be the file of a file system that never reads it.
 // Invariant: the pages of the file stay mapped for good.
 
 use std::{
@@ -44,7 +44,7 @@ fn walled_in(walls: &str, memory: &str) {
     if memory == "ordinary" {
         assert_eq!(warden.expect("copied"), "0", "{walls}");
     }
-    // Whatever the other does with its message, this one goes on.
+    // This one goes on no matter what the other does with its message.
     warden.say("on");
     warden.expect("goes on");
     walled.kill();
@@ -72,7 +72,7 @@ fn a_file_of_its_own_users_holds_nobody_up() {
     walled_in("user", "file");
 }
 
-/// Receives from the other.
+/// Receives from the walled peer.
 pub fn warden(args: &Args) {
     let (endpoint, peer) = role::listen(args.builder(), "victim");
     say(format_args!("cma {:?}", endpoint.peer(peer).unwrap().cma_refused));
@@ -81,14 +81,14 @@ pub fn warden(args: &Args) {
         let (received, _) = request.wait();
         say(format_args!("copied {}", received.unwrap().receipt.copied_kernel));
     } else {
-        // It never comes.
+        // The message never comes.
         assert!(request.wait_timeout(std::time::Duration::from_millis(100)).is_none());
     }
     hear();
     say("goes on");
 }
 
-/// In other namespaces, as a child of the role.
+/// Runs in other namespaces, as a child of the role.
 pub fn walled(args: &Args) {
     let (walls, at) = (args.text("walls"), PathBuf::from(args.text("at")));
     let flags = match walls {
@@ -111,7 +111,7 @@ pub fn walled(args: &Args) {
             return 1;
         }
         end_with_parent().unwrap();
-        // Whoever makes a process-id namespace is not in it; its children are.
+        // The process that makes a process-id namespace is not in it; its children are.
         match fork(|| attack(is_file, &at)) {
             Ended::Code(code) => code,
             Ended::Signal(_) => 1,
@@ -120,7 +120,7 @@ pub fn walled(args: &Args) {
     assert_ne!(ended, Ended::Signal(libc::SIGSEGV));
 }
 
-/// In a user namespace of its own, as whom it outside is this user.
+/// Enters a user namespace of its own, in which it is root; outside it is this user.
 fn become_root(user: Uid, group: Gid) -> io::Result<()> {
     fs::write("/proc/self/setgroups", "deny")?;
     fs::write("/proc/self/uid_map", format!("0 {} 1", user.as_raw()))?;
@@ -149,7 +149,7 @@ fn attack(is_file: bool, at: &Path) -> i32 {
         }
         Some(pages) => {
             endpoint.send(victim, HOSTILE + 1, b"file").unwrap();
-            // Waits for its own memory, sooner or later.
+            // The send waits for its own memory, sooner or later.
             let _ = endpoint.send_owned(victim, HOSTILE, Pages(pages)).wait();
         }
     }

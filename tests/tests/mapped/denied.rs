@@ -1,4 +1,4 @@
-//! Mapping takes none of the calls that containers deny; and where it is switched off, receipts say
+//! Mapping makes none of the calls that containers deny; and where it is switched off, receipts say
 //! so.
 
 use std::io::IoSlice;
@@ -12,7 +12,7 @@ use pinfold_tests::{
 
 use super::{MIB, filled, offer, take};
 
-/// Who cannot call `process_vm_*`.
+/// Plays with these roles unable to call `process_vm_*`.
 fn filtered(who: &[&str]) {
     let stage = Stage::new(60);
     stage.play(["reader", "writer"].map(|role| {
@@ -37,7 +37,7 @@ fn filtered_at_both() {
     filtered(&["writer", "reader"]);
 }
 
-/// Who switches it off.
+/// Plays with `role` having the path switched off.
 fn switched_off(role: &str) {
     let stage = Stage::new(60);
     stage.play(["reader", "writer"].map(|other| {
@@ -85,7 +85,7 @@ pub fn writer(args: &Args) {
             Err(Error::PathRefused { path: Path::Mapped, why: said }) => assert_eq!(said, why),
             other => panic!("{other:?}"),
         }
-        // Its handing over would be a descriptor in the peer's socket.
+        // To hand the arena over would put a descriptor in the peer's socket.
         let receipt = match seed % 2 {
             0 => endpoint.send_owned(peer, seed, buf).wait().0,
             _ => endpoint.send_vectored(peer, seed, &[IoSlice::new(&buf)]),

@@ -1,5 +1,5 @@
-//! Messages that go to an arena which peers may write: the sender copies them there, alone or beside
-//! the receiver, also where no `process_vm_*` can be called.
+//! Messages that go to an arena which peers may write: the sender copies them there, alone or
+//! beside the receiver, also where no `process_vm_*` can be called.
 
 use std::time::Instant;
 
@@ -60,7 +60,7 @@ fn where_cma_is_switched_off() {
     play(&["putting", "landing"], &[("paths", "inline,eager,mapped")]);
 }
 
-/// Around what is said, shared, and cut into chunks of each size.
+/// Lengths around the limits for short messages and shared copies, cut into chunks of each size.
 const LENS: [usize; 13] = [
     1,
     57,
@@ -76,9 +76,9 @@ const LENS: [usize; 13] = [
     5 * MIB + 3,
     16 * MIB,
 ];
-/// Where the message is: on the heap, in an arena, in one that peers may write.
+/// Places of the message: on the heap, in an arena, in one that peers may write.
 const SOURCES: usize = 3;
-/// Where it goes: to all of a buffer, to one that is too short, to the heap.
+/// Destinations: all of a buffer, a buffer that is too short, the heap.
 const TARGETS: usize = 3;
 /// The receiver's buffers are at least that long, so that it says where messages go.
 const ROOM: usize = 64 << 10;
@@ -90,7 +90,7 @@ fn cases() -> impl Iterator<Item = (usize, usize, usize, u64)> {
     cases.zip(0..).map(|((len, from, to), seed)| (len, from, to, seed))
 }
 
-/// What the receiver says of a message.
+/// The receiver's account of a message.
 struct Account {
     path: u64,
     user: u64,
@@ -153,7 +153,7 @@ pub fn putting(args: &Args) {
     let mut shared_source = 0;
     for (len, from, to, seed) in cases() {
         if from == 0 && to == 2 {
-            // Neither side has anything to map.
+            // Neither side has memory to map.
             continue;
         }
         await_go(&endpoint, peer);
@@ -254,10 +254,10 @@ pub fn landing(args: &Args) {
 
 const HALVES: u64 = 1 << 20;
 const HALVES_LEN: usize = 8 * MIB;
-/// The tag of whether another one comes.
+/// The tag of the word whether another one comes.
 const MORE: u64 = 1 << 21;
 
-/// Long messages out of both kinds of memory, until both sides have copied some of one each.
+/// Sends long messages out of both kinds of memory, until both sides have copied some of one each.
 fn together(
     endpoint: &Endpoint,
     peer: PeerId,
@@ -265,7 +265,7 @@ fn together(
     receiver_reads: bool,
 ) {
     let end = Instant::now() + PATIENCE;
-    // The heap's is read by the kernel; where it cannot be, there is nothing to share.
+    // The kernel reads the heap's; where it cannot, there is nothing to share.
     let sources = if receiver_reads { 0..2 } else { 1..2 };
     for from in sources {
         for round in 0u64.. {
@@ -312,12 +312,12 @@ fn where_the_sender_has_no_room() {
     }
 }
 
-/// More are offered in vain than rested for.
+/// Offers in vain, more than the sender rests for.
 const OFFERS: u64 = 12;
 const OFFERED: usize = 700_000;
 
 pub fn cramped(args: &Args) {
-    // Not an extent.
+    // Less room than an extent takes.
     let (endpoint, peer) = role::connect(args.builder().mapped_bytes_max(MIB), "cramped");
     for seed in 0..OFFERS {
         await_go(&endpoint, peer);

@@ -1,5 +1,5 @@
-//! Receivers that give up a transfer into an arena which peers may write, and peers that go in the midst
-//! of one: they leave nobody who writes to memory that means something else.
+//! Receivers that give up a transfer into an arena which peers may write, and peers that go in the
+//! midst of one: no peer is left that writes to memory that means something else.
 
 use std::{
     sync::atomic::Ordering,
@@ -61,7 +61,7 @@ pub fn dropping(args: &Args) {
         linger(&endpoint, random.below(1500));
         drop(request);
         let kept = marked(&arena);
-        // What was not matched before it was dropped is still there.
+        // A message that was not matched before the receive was dropped is still there.
         go(&endpoint, peer);
         while endpoint.probe(peer, FINAL).unwrap().is_none() {
             if endpoint.probe(peer, round).unwrap().is_some() {
@@ -220,7 +220,7 @@ pub fn heir(args: &Args) {
                 }
             }
         }
-        // Nobody writes any more.
+        // No peer writes any more.
         let kept = marked(&arena);
         endpoint.progress().unwrap();
         is_untouched(&kept, "its sender is dead");

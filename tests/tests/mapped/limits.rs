@@ -1,5 +1,6 @@
-//! Receivers that cannot map an arena: the message comes by another path, both receipts say why, and
-//! once it is possible the next one comes by mapping. Those that have room for one map in turn.
+//! Receivers that cannot map an arena: the message comes by another path, both receipts say why,
+//! and once it is possible the next one comes by mapping. Receivers that have room for one arena
+//! map arenas in turn.
 
 use pinfold::{Arena, Endpoint, Path, Refusal};
 use pinfold_tests::{
@@ -11,7 +12,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use super::{MIB, filled, offer, take};
 
-/// Plays with a receiver that is `narrow` in some way; `paths` are those of the pair.
+/// Plays with a receiver that is limited by `how`; `paths` are those of the pair.
 fn play(how: &str, paths: &str) {
     let stage = Stage::new(60);
     let cast = |role: &str| stage.role(role).with("how", how).with("paths", paths);
@@ -73,7 +74,7 @@ pub fn offering(args: &Args) {
     assert!(offers(&known, 50_000));
     say("has offered");
     hear();
-    // With room for one, each pushes the other out, and comes back.
+    // With room for one, each arena pushes the other out, and comes back.
     let has = [true, args.text("how") != "descriptors"];
     for len in LENS {
         for (at, arena) in [&known, &new, &known].into_iter().enumerate() {
@@ -83,7 +84,7 @@ pub fn offering(args: &Args) {
     say("has offered");
     hear();
     assert!(offers(&new, 100_000) && offers(&known, 100_000));
-    // Those that are left to the library go that way again, too.
+    // Messages that are left to the library go that way again, too.
     let buf = filled(&known, 4 * MIB, 99);
     let mut paths = (0..500).map(|_| endpoint.send(peer, 99, &buf).unwrap().path);
     assert!(paths.any(|path| path == Path::Mapped));
@@ -109,7 +110,7 @@ pub fn narrow(args: &Args) {
     let resource = if how == "space" { Resource::As } else { Resource::Nofile };
     let before = getrlimit(resource);
     let current = match how {
-        // Not enough for another extent.
+        // Less address space than another extent takes.
         "space" => Some(status_bytes("VmSize") + (EXTENT / 2) as u64),
         "descriptors" => Some(0),
         _ => before.current,
@@ -117,7 +118,7 @@ pub fn narrow(args: &Args) {
     setrlimit(resource, Rlimit { current, ..before }).expect("setrlimit");
     say("is poor");
     let mapped = LENS.iter().flat_map(|len| [*len; 3]).filter(|len| takes(*len, false)).count();
-    // Without descriptors those out of the new arena do not come so.
+    // Without descriptors, messages out of the new arena come by other paths.
     assert_eq!(mapped, if how == "descriptors" { 8 } else { 12 });
     setrlimit(resource, before).expect("setrlimit");
     hear();

@@ -1,6 +1,6 @@
-//! Messages that are copied out of the receiver's mapping of the sender's arena, or into the sender's of
-//! the receiver's: what becomes of the memory, where the mapping cannot be had, and in all ways to send
-//! and to receive.
+//! Messages that are copied out of the receiver's mapping of the sender's arena, or into the
+//! sender's of the receiver's: the end of the memory, mappings that cannot be had, and all ways to
+//! send and to receive.
 
 mod denied;
 mod into;
@@ -50,20 +50,20 @@ pinfold_tests::roles!(
 
 const MIB: usize = 1 << 20;
 
-/// What lies beside a message, and in memory that nobody may write.
+/// The bytes beside a message, and in memory that no side may write.
 const UNTOUCHED: u8 = 0xa5;
 
-/// The tag of what a receiver says of a message.
+/// The tag of a receiver's account of a message.
 const ACCOUNT: u64 = 1 << 40;
 
-/// A buffer filled with what belongs to `seed`.
+/// A buffer filled with the contents of `seed`.
 fn filled(arena: &Arena, len: usize, seed: u64) -> ArenaBuf {
     let mut buf = arena.alloc(len).expect("memory");
     stamp::fill(&mut buf, seed);
     buf
 }
 
-/// Receives a message of `len` bytes and tells its sender how it came.
+/// Receives a message of `len` bytes and tells its sender by which path it came.
 fn take(endpoint: &Endpoint, peer: PeerId, len: usize, seed: u64) -> Receipt {
     let message = endpoint.recv_timeout(peer, seed, role::PATIENCE).expect("a message");
     assert_eq!(message.len(), len);
@@ -74,7 +74,7 @@ fn take(endpoint: &Endpoint, peer: PeerId, len: usize, seed: u64) -> Receipt {
     receipt
 }
 
-/// Sends `buf` by its mapping if the peer has one. Whether it had; both sides say the same.
+/// Sends `buf` by its mapping if the peer has one. Returns whether it had; both sides say the same.
 fn offer(endpoint: &Endpoint, peer: PeerId, buf: &ArenaBuf, seed: u64) -> bool {
     let receipt = endpoint.send_by(Path::Mapped, peer, seed, buf).expect("the receiver");
     let account = endpoint.recv_timeout(peer, ACCOUNT, role::PATIENCE).expect("an account");

@@ -115,7 +115,7 @@ pub fn keeping(args: &Args) {
     match args.text("is") {
         "calling" => {
             hear();
-            // It is left alone as long as nobody calls.
+            // The mapping is left alone as long as no call is made.
             assert_eq!(arenas().len(), 1);
             let end = Instant::now() + PATIENCE;
             while !arenas().is_empty() {
@@ -158,16 +158,16 @@ fn arenas_come_and_go_while_another_thread_waits() {
     stage.play(["sweeping", "churning"].map(|role| stage.role(role).with("beside", 1)));
 }
 
-/// What no message is matched with before the end.
+/// A tag that no message is matched with before the end.
 const LAST: u64 = 1 << 41;
 
-/// A thread that waits for the last message, and sleeps for all others who wait.
+/// A thread that waits for the last message, and sleeps for all other waiting threads.
 fn beside(args: &Args, endpoint: &Endpoint, peer: PeerId) -> Option<thread::JoinHandle<()>> {
     let endpoint = endpoint.clone();
     args.has("beside").then(|| thread::spawn(move || drop(endpoint.recv(peer, LAST).unwrap())))
 }
 
-/// Arenas, one after the other, and so many at a time.
+/// Arenas, one after the other, and the number at a time.
 const ARENAS: u64 = 600;
 const AT_A_TIME: u64 = 30;
 
@@ -181,7 +181,7 @@ pub fn churning(args: &Args) {
         let arena = Arena::new().unwrap();
         let buf = filled(&arena, 100_000 + number as usize, number);
         assert!(offer(&endpoint, peer, &buf, number), "arena {number}");
-        // Some are used again.
+        // Some arenas are used again.
         live.push_back((arena, buf, number));
         if number % 7 == 0 {
             let (_, buf, seed) = &live[live.len() / 2];
@@ -197,7 +197,7 @@ pub fn churning(args: &Args) {
     before.returns(PATIENCE);
     endpoint.send(peer, ARENAS, b"").unwrap();
     endpoint.recv(peer, ARENAS).unwrap();
-    // Nobody waits for it but a thread beside.
+    // Only a thread beside waits for it.
     let _ = endpoint.send(peer, LAST, b"");
     waits.into_iter().for_each(|thread| thread.join().expect("it hears"));
 }
@@ -222,7 +222,7 @@ pub fn sweeping(args: &Args) {
         }
         most = most.max(arenas().len());
     }
-    // Some more than live, since they are told of now and then.
+    // A few more arenas than live ones are mapped, since the peer is told of ends now and then.
     role::note(format_args!("{most} arenas mapped at most, of {ARENAS}"));
     assert!((AT_A_TIME / 2..4 * AT_A_TIME).contains(&(most as u64)), "{most}");
     endpoint.recv(peer, ARENAS).unwrap();
@@ -235,7 +235,7 @@ pub fn sweeping(args: &Args) {
     let grown = status_bytes("VmRSS").saturating_sub(resident);
     assert!(grown < 64 << 20, "{grown} bytes of memory are left behind");
     endpoint.send(peer, ARENAS, b"").unwrap();
-    // Nobody waits for it but a thread beside.
+    // Only a thread beside waits for it.
     let _ = endpoint.send(peer, LAST, b"");
     waits.into_iter().for_each(|thread| thread.join().expect("it hears"));
 }

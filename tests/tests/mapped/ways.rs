@@ -31,7 +31,7 @@ fn in_every_way_beside_threads_that_drive() {
     stage.play(roles);
 }
 
-/// Alone, shared, and long enough for many chunks.
+/// Lengths of one copier, of both, and of many chunks.
 const LENS: [usize; 5] = [1, 5000, 700_000, 2 * MIB + 1, 6 * MIB];
 const WAYS: u64 = 8;
 const CANCELLED: u64 = 100;
@@ -78,8 +78,8 @@ pub fn many_ways(args: &Args) {
         Err(Error::PathRefused { path: Path::Mapped, why: Refusal::NotShareable }) => {}
         other => panic!("{other:?}"),
     }
-    // One that is taken back before anybody asks for it, and its memory used again; one that is let
-    // go of, whose memory stays as it is although its arena is dropped.
+    // One message that is taken back before it is received, and its memory used again; one that is
+    // let go of, whose memory stays as it is although its arena is dropped.
     let mut request = endpoint.send_owned(peer, CANCELLED, filled(&arena, 3 * MIB, CANCELLED));
     assert!(request.cancel());
     let (result, mut buf) = request.wait();
@@ -199,7 +199,7 @@ fn both_directions_at_once() {
     stage.play([stage.role("mirror").with("first", 1), stage.role("mirror")]);
 }
 
-/// As many at a time each way, out of several arenas.
+/// Sends the same number of messages at a time each way, out of several arenas.
 pub fn mirror(args: &Args) {
     let (endpoint, peer) = match args.has("first") {
         true => role::listen(Endpoint::builder(), "mirror"),
@@ -270,7 +270,7 @@ pub fn owner(_: &Args) {
     await_go(&endpoint, peer);
 }
 
-/// The mapping is not in a child, where something else may lie instead.
+/// The mapping is not in a child, where another mapping may lie instead.
 pub fn forking(_: &Args) {
     let (endpoint, peer) = role::listen(Endpoint::builder(), "fork");
     stamp::check(&endpoint.recv(peer, 1).unwrap(), 0);

@@ -1,4 +1,4 @@
-//! Budgets hold at any instant, whatever is asked for.
+//! Budgets hold at any instant, no matter which transfers are asked for.
 #![allow(unsafe_code)]
 // Invariant: the memory is this role's alone, and is never reached by reference.
 
@@ -42,7 +42,7 @@ fn budgets_hold_by_locks() {
     each("ring");
 }
 
-/// In bytes.
+/// A field of `/proc/self/status`, in bytes.
 fn status(name: &str) -> u64 {
     let status = fs::read_to_string("/proc/self/status").expect("/proc");
     let line = status.lines().find(|line| line.starts_with(name)).expect("a line");

@@ -1,5 +1,6 @@
-//! Each call that changes memory, one at a time: what is sent after it is what is there. And each check is
-//! needed: without it the same finds wrong bytes, after each of the calls that it is for.
+//! Each call that changes memory, one at a time: a transfer after it carries the bytes that are
+//! there. And each check is needed: without it the same finds wrong bytes, after each of the calls
+//! that it is for.
 
 use std::{
     os::fd::AsFd,
@@ -49,7 +50,7 @@ pub fn calls(args: &Args) {
     }
 }
 
-/// Makes all changes; some, `misses` says, are to be missed.
+/// Makes all changes. The changes that `misses` picks are to be missed.
 fn try_each<V: Validation>(misses: impl Fn(&Change) -> bool) {
     let own = || OwnMemory::<V>::with_validation(Budget::of_bytes(PINNED_MAX)).unwrap();
     let standing = own().standing();
@@ -70,7 +71,7 @@ fn try_each<V: Validation>(misses: impl Fn(&Change) -> bool) {
             }
             byte = byte % 100 + 1;
             assert!(ground.fill(byte));
-            // What is missed once is missed in all that follows.
+            // A change that is missed once is missed in all that follow.
             let own = own();
             kept += usize::from(keeps && until_kept(&own, &ground, change.kind));
             assert!(sent(&own, &ground) == Some(vec![byte; BYTES]), "before {}", change.name);
@@ -99,7 +100,7 @@ fn try_each<V: Validation>(misses: impl Fn(&Change) -> bool) {
     assert!(failed.is_empty(), "{failed:#?}");
 }
 
-/// Sends until the memory is kept; whether it is.
+/// Sends until the memory is kept. Returns whether it is.
 fn until_kept<V: Validation>(own: &OwnMemory<V>, ground: &Ground, kind: Kind) -> bool {
     let end = Instant::now() + Duration::from_secs(5);
     loop {
@@ -117,7 +118,7 @@ fn until_kept<V: Validation>(own: &OwnMemory<V>, ground: &Ground, kind: Kind) ->
     }
 }
 
-/// What a transfer carries; nothing, if the memory is refused.
+/// The bytes of a transfer; `None` if the memory is refused.
 fn sent<V: Validation>(own: &OwnMemory<V>, ground: &Ground) -> Option<Vec<u8>> {
     let file = memfd::create_sealed("calls", BYTES).expect("a memfd");
     let hold = own.begin(ground.range.start as u64, BYTES as u64).ok()?;
@@ -131,7 +132,7 @@ fn sent<V: Validation>(own: &OwnMemory<V>, ground: &Ground) -> Option<Vec<u8>> {
     Some(found)
 }
 
-/// Whether a transfer carries what is not there. To be refused is not wrong.
+/// Returns whether a transfer carries bytes that are not there. A refusal is not wrong.
 fn is_wrong<V: Validation>(own: &OwnMemory<V>, ground: &Ground) -> bool {
     let sent = sent(own, ground);
     sent.is_some() && sent != ground.look()

@@ -1,4 +1,5 @@
-//! Where something is not there: the right bytes still, nothing kept, and why.
+//! Transfers where a facility of the kernel is missing: still the right bytes, nothing kept, and
+//! the reason.
 
 use pinfold::translate::{
     own::{Facility, Lack, OwnMemory, PinnedBy, Why},
@@ -64,7 +65,7 @@ pub fn lacking(args: &Args) {
         let by = if lacks.contains(&"lock") { PinnedBy::Nothing } else { PinnedBy::Lock };
         assert_eq!(standing.by, by);
     } else if standing.by == PinnedBy::Ring
-        // Without that it is not even asked for.
+        // Without frames the watch is not even asked for.
         && !matches!(standing.not_kept, Some(Why::Lacks(Facility::Frames, _)))
     {
         assert_eq!(standing.not_kept, Some(Why::Lacks(Facility::Watch, lack)));

@@ -1,6 +1,6 @@
-//! The adversarial mapper: threads that unmap, map over, move, discard and fork the very memory that
-//! they send from, each what it owns at the moment, so that the program itself has no race. Not
-//! one byte may be wrong; and where nothing is checked, some are.
+//! The adversarial mapper: threads that unmap, map over, move, discard and fork the very memory
+//! that they send from, each the places that it owns at the moment, so that the program itself has
+//! no race. Not one byte may be wrong; and where nothing is checked, some are.
 
 mod budgets;
 mod calls;
@@ -30,7 +30,7 @@ use self::{
 
 pinfold_tests::roles!(mapper, blind, budgeted, calls, lacking, shrinking);
 
-/// What tests take where nothing is said of budgets: less than an ordinary user may lock.
+/// The budget of tests that say nothing of budgets: less than an ordinary user may lock.
 const PINNED_MAX: u64 = 1 << 20;
 
 #[test]
@@ -65,7 +65,7 @@ fn mapper(args: &Args) {
     right_where_it_should(&own, &found, args.number("transfers"));
 }
 
-/// Leaves the figures of transfers that are to be right.
+/// Writes the figures of transfers that are to be right.
 fn gather(standing: Standing, found: &Found) {
     let Found { pinned, unkept, copied, wrong, .. } = *found;
     let by = match standing.by {
@@ -84,7 +84,7 @@ fn gather(standing: Standing, found: &Found) {
     figures::add("transfers", &values);
 }
 
-/// What went which way.
+/// Checks which transfers went which way.
 fn right_where_it_should<V: Validation>(own: &OwnMemory<V>, found: &Found, transfers: u64) {
     let standing: Standing = own.standing();
     assert!(found.pinned + found.copied >= transfers);
@@ -114,7 +114,7 @@ fn blind(args: &Args) {
     assert!(found.wrong > 0, "{found:?}");
 }
 
-/// Whether a reason is one of those that pass.
+/// Returns whether a reason is one of those that pass.
 fn passes(why: Why) -> bool {
     matches!(why, Why::Discarding | Why::Restless)
 }

@@ -1,4 +1,4 @@
-//! What it costs to look, and what it would cost to pin each time instead.
+//! The cost of a look, and the cost of a pin each time instead.
 
 use std::time::Instant;
 
@@ -39,7 +39,7 @@ fn hit<V: Validation>(start: usize, len: usize) -> Option<u64> {
     })
 }
 
-/// Nanoseconds, the least of many.
+/// The least time of many runs, in nanoseconds.
 fn best(mut what: impl FnMut()) -> u64 {
     let each = (0..ROUNDS).map(|_| {
         let started = Instant::now();

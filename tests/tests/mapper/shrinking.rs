@@ -1,6 +1,6 @@
 //! Memory behind the program break, which shrinks and grows again.
 #![allow(unsafe_code)]
-// Invariant: nobody else in this role moves the break: the C library's allocator takes mappings
+// Invariant: nothing else in this role moves the break: the C library's allocator takes mappings
 // instead, where the break is not where it left it.
 
 use std::{ops::Range, os::fd::AsFd, ptr};
@@ -16,7 +16,7 @@ fn the_break() {
     Stage::new(60).role("shrinking").spawn().end_well();
 }
 
-/// The byte that all of a transfer's are.
+/// The byte that fills a transfer.
 fn sent(own: &OwnMemory, range: &Range<usize>) -> u8 {
     let file = memfd::create_sealed("break", range.len()).expect("a memfd");
     let hold = own.begin(range.start as u64, range.len() as u64).expect("to pin it");

@@ -22,18 +22,18 @@ use pinfold_tests::{
 
 use super::{PAGE, passes};
 
-/// What came of the transfers.
+/// Outcomes of the transfers.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Found {
-    /// Out of pinned pages.
+    /// Transfers out of pinned pages.
     pub pinned: u64,
-    /// Of these, those whose memory was not kept.
+    /// Pinned transfers whose memory was not kept.
     pub unkept: u64,
-    /// Of these, those whose memory might have been discarded still.
+    /// Pinned transfers whose memory might have been discarded still.
     pub discarding: u64,
-    /// For want of room.
+    /// Transfers that were copied for want of room.
     pub copied: u64,
-    /// With wrong bytes.
+    /// Transfers with wrong bytes.
     pub wrong: u64,
 }
 
@@ -49,7 +49,7 @@ impl Found {
     }
 }
 
-/// `transfers` by so many threads, over the same places.
+/// Makes `transfers` by so many threads, over the same places.
 pub fn work<V: Validation>(own: &OwnMemory<V>, threads: u64, transfers: u64) -> Found {
     let places = places(32);
     let stamps = AtomicU64::new(1);

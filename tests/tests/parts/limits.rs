@@ -1,4 +1,4 @@
-//! Messages in parts where something is used up, forbidden, or dies.
+//! Messages in parts where a resource is used up or a call is forbidden, or where a peer dies.
 
 use std::{cell::RefCell, os::fd::AsRawFd, thread};
 
@@ -55,7 +55,7 @@ fn as_nobody() {
     }
 }
 
-/// Costs are measured, which is to ask for nothing that is forbidden.
+/// The costs are measured, and the measurement makes no call that is forbidden.
 #[test]
 fn measuring_asks_for_nothing_that_kills() {
     let stage = Stage::new(120);
@@ -66,7 +66,7 @@ fn measuring_asks_for_nothing_that_kills() {
 const URING: [libc::c_long; 3] =
     [libc::SYS_io_uring_setup, libc::SYS_io_uring_enter, libc::SYS_io_uring_register];
 
-/// Mapping takes none of the calls that containers deny.
+/// Mapping makes none of the calls that containers deny.
 pub fn filtered(args: &Args) {
     match args.text("denied") {
         "userfaultfd" => deny(&[libc::SYS_userfaultfd], libc::EPERM),
@@ -98,9 +98,9 @@ pub fn filtered(args: &Args) {
     before.returns(PATIENCE);
 }
 
-// What is used up.
+// Resources that are used up.
 
-/// Has the next descriptor be refused; the limit that was.
+/// Has the next descriptor be refused. Returns the limit that was in force.
 fn no_more_descriptors() -> Rlimit {
     let limit = getrlimit(Resource::Nofile);
     let next = rustix::io::dup(std::io::stdin()).expect("a descriptor");
@@ -119,7 +119,7 @@ fn without_address_space_it_is_copied() {
     play("breaks_down", &[("of", "space")], None);
 }
 
-/// Two receivers' worth of what there is not.
+/// Receives messages while mapped space or descriptors are too few for them.
 pub fn breaks_down(args: &Args) {
     let few = args.text("of") == "space";
     let ours = if few { builder().mapped_bytes_max(4096) } else { builder() };
@@ -162,7 +162,7 @@ pub fn breaks_down(args: &Args) {
     }
     if let Some(limit) = limit {
         setrlimit(Resource::Nofile, limit).expect("the limit that was");
-        // It is tried again, ever more rarely.
+        // The handoff is tried again, ever more rarely.
         let path = (0..200).find(|seed| {
             let donations = donations(*seed).into_iter().map(Into::into).collect();
             let (receipt, ..) = handed_off((&a, to_b), 1, donations, || {
@@ -271,7 +271,8 @@ pub fn short_of_maps(_: &Args) {
     is_given(&view, Place::Window);
 }
 
-/// Where the parts of messages lie that nobody has asked for is kept up to a bound; beyond it they are copied.
+/// The lists of parts of unexpected messages are kept up to a bound; beyond it the messages are
+/// copied.
 #[test]
 fn lists_that_nobody_asks_for_are_bounded() {
     let (a, to_b, b, from_a) = pair("parts-lists", builder(), builder());
@@ -279,7 +280,7 @@ fn lists_that_nobody_asks_for_are_bounded() {
     const MESSAGES: u64 = 20;
     const PARTS: usize = 1000;
     let [one] = &parts(&arena, &[PAGE], PAGE, 4)[..] else { panic!("one") };
-    // Twice: what was asked for counts no more.
+    // Twice: the lists of messages that were received count no more.
     for round in 0..2 {
         let handoffs: Vec<_> = (0..MESSAGES)
             .map(|tag| a.handoff_vectored(to_b, tag, vec![one.clone(); PARTS]))
@@ -301,7 +302,7 @@ fn lists_that_nobody_asks_for_are_bounded() {
         let refused: Vec<_> = refused.collect();
         assert_eq!(refused[..16], [Refusal::Declined; 16], "{round}");
         assert_eq!(refused[16..], [Refusal::NotMapped; 4], "{round}");
-        // It tries again, after some messages.
+        // The receiver tries again, after some messages.
         for _ in 0..40 {
             let donations = vec![one.clone(); 100];
             handed_off((&a, to_b), 99, donations, || drop(view(&b, from_a, 99)));
@@ -309,7 +310,7 @@ fn lists_that_nobody_asks_for_are_bounded() {
     }
 }
 
-// Those who die and those who leave.
+// Peers that die and peers that leave.
 
 #[test]
 fn a_giver_that_is_killed_leaves_its_parts() {
@@ -348,7 +349,7 @@ pub fn keeps(_: &Args) {
     say("holds");
     hear();
     assert!(endpoint.recv(peer, 5).unwrap_err().is_peer_gone());
-    // What was looked at is still there, and what was not is to be had.
+    // A gift that was looked at is still there, and one that was not is to be had.
     check(&view, 1);
     let other = endpoint.recv_view(peer, 2).unwrap();
     check(&other, 2);
@@ -359,7 +360,7 @@ pub fn keeps(_: &Args) {
     before.returns(PATIENCE);
 }
 
-/// Memory is back, whether its receiver held it, or had not taken it yet.
+/// Memory is back, both if its receiver held it and if it had not taken it yet.
 #[test]
 fn receivers_that_go_give_all_back() {
     for how in ["killed", "closes", "ends"] {

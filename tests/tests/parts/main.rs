@@ -1,5 +1,6 @@
-//! Memory that is given away in several parts, as one message: mapped in a row where that pays, copied where it does
-//! not or cannot be, with a receipt that says why, and always back in its arena in the end.
+//! Memory that is given away in several parts, as one message: mapped in a row where that pays,
+//! copied where it does not pay or cannot be done, with a receipt that says why, and always back in
+//! its arena in the end.
 
 mod limits;
 mod ways;
@@ -41,8 +42,8 @@ fn builder() -> Builder {
     Endpoint::builder()
 }
 
-/// Buffers of such lengths, at multiples of `align`, none of which goes on where the one before ends; together
-/// they hold what belongs to `seed`.
+/// Buffers of such lengths, at multiples of `align`, none of which goes on where the one before
+/// ends; together they hold the contents of `seed`.
 fn parts(arena: &Arena, lens: &[usize], align: usize, seed: u64) -> Vec<DonatedBuf> {
     let bytes = stamp::bytes(lens.iter().sum(), seed);
     // From the last to the first, as an arena hands them out one behind the other.
@@ -72,12 +73,12 @@ fn check(view: &View<'_>, seed: u64) {
     }
 }
 
-/// What folding said of a view.
+/// The receipt of folding for a view.
 fn folded<'v>(view: &'v View<'_>) -> &'v fold::Receipt {
     view.folded().expect("it came in parts")
 }
 
-/// All of a view is memory of its sender's.
+/// Checks that all of a view is memory of its sender's.
 #[track_caller]
 fn is_given(view: &View<'_>, place: Place) {
     let (receipt, folded) = (view.receipt(), folded(view));
@@ -100,7 +101,7 @@ fn wait_for_empty(endpoint: &Endpoint, arena: &Arena) {
     }
 }
 
-/// What a sender is told of donated buffers that another thread takes by `take`.
+/// The outcome for a sender of donated buffers that another thread takes by `take`.
 fn handed_off<T: Send>(
     (sender, to): (&Endpoint, PeerId),
     tag: u64,
@@ -114,7 +115,7 @@ fn handed_off<T: Send>(
     })
 }
 
-/// A view, of whatever comes with a tag.
+/// A view of the next message with a tag.
 fn view(endpoint: &Endpoint, from: impl Into<Source>, tag: impl Into<TagMatch>) -> View<'static> {
     endpoint.recv_view(from, tag).expect("a view").into_owned()
 }

@@ -75,7 +75,7 @@ pub fn gives(_: &Args) {
         assert_eq!(receipt.unwrap().path, Path::Handoff);
         wait_for_empty(&endpoint, &arena);
     }
-    // Taken back before anybody looked.
+    // Taken back before the receiver looked.
     let mut unwanted = endpoint.handoff_vectored(peer, 999, parts(&arena, &[MIB; 2], PAGE, 1));
     assert!(unwanted.wait_timeout(Duration::from_millis(5)).is_none());
     assert!(unwanted.cancel());
@@ -121,7 +121,7 @@ pub fn looks(_: &Args) {
         let mut rooms = [&mut one, &mut two].map(|room| std::io::IoSliceMut::new(room));
         endpoint.recv_vectored(peer, SCATTERED | seed, &mut rooms).unwrap();
         stamp::check(&[one, two].concat(), seed);
-        // They were here before anybody asked.
+        // The messages were here before they were received.
         endpoint.probe_wait(peer, LATE | seed).unwrap();
         let late = endpoint.recv_view(peer, LATE | seed).unwrap().into_owned();
         let view = block_on(endpoint.view_request(peer, GIVEN | seed)).unwrap();
@@ -177,7 +177,7 @@ fn alone(role: &str) {
     Stage::new(60).role(role).unmeasured().spawn().end_well();
 }
 
-/// What does not end at a page has what is behind it copied, and the receipt says so.
+/// A part that does not end at a page has the bytes behind it copied, and the receipt says so.
 #[test]
 fn what_does_not_fit_its_pages_is_copied() {
     alone("odd");
@@ -186,7 +186,7 @@ fn what_does_not_fit_its_pages_is_copied() {
 pub fn odd(_: &Args) {
     let (a, to_b, b, from_a) = pair("parts-odd", builder(), builder());
     let arena = Arena::new().unwrap();
-    // Begins at no page; ends within one.
+    // Parts that begin at no page, and parts that end within one.
     for (lens, align) in [([MIB, MIB, MIB], 64), ([MIB + 1, MIB, MIB], PAGE)] {
         let mut donations = Vec::new();
         let whole = parts(&arena, &lens, align, 5);
@@ -211,7 +211,8 @@ pub fn odd(_: &Args) {
             assert_eq!(how.refused(Path::Handoff), Some(Refusal::Slower), "{how}");
             assert_eq!(receipt.path, Path::Mapped, "{receipt}");
             assert_eq!(receipt.refused(Path::Handoff), Some(Refusal::Declined), "{receipt}");
-            // The memory was back before the view is dropped, and the copy is nobody else's.
+            // The memory was back before the view is dropped, and the copy belongs to the view
+            // alone.
             stamp::check(view.own_bytes().expect("a copy"), 5);
             wait_for_empty(&a, &arena);
         } else {
@@ -220,7 +221,8 @@ pub fn odd(_: &Args) {
         assert!(folded.mapping.misaligned >= 2 && folded.copied == len, "{folded}");
         check(&view, 5);
     }
-    // The last part may end anywhere: see `shapes`. One odd part alone costs what is behind it.
+    // The last part may end anywhere: see `shapes`. One odd part alone costs a copy of the bytes
+    // behind it.
     let lens = [HUGE, HUGE, 10_000, 10_000];
     a.give_vectored(to_b, 2, parts(&arena, &lens, PAGE, 6)).unwrap();
     let view = b.recv_view(from_a, 2).unwrap();
@@ -234,7 +236,7 @@ pub fn odd(_: &Args) {
     wait_for_empty(&a, &arena);
 }
 
-/// What is not worth a list goes as other messages do.
+/// A message that is not worth a list goes as other messages do.
 #[test]
 fn short_ones_and_those_in_too_many_parts_are_copied() {
     let (a, to_b, b, from_a) = pair("parts-few", builder(), builder());
@@ -391,7 +393,7 @@ pub fn writes(_: &Args) {
     bufs[1].read(MIB - 3, &mut six[..3]);
     bufs[2].read(0, &mut six[3..]);
     assert_eq!(&six, b"from b");
-    // With memory beside it that nobody but its owner writes, none of it is.
+    // A message with a part that only its owner writes cannot be written at all.
     let sealed = parts(&plain, &[MIB], PAGE, 1).remove(0);
     let mixed = [DonatedBuf::from(bufs.remove(3)), sealed, DonatedBuf::from(bufs.remove(0))];
     a.give_vectored(to_b, 4, mixed).unwrap();
@@ -400,7 +402,8 @@ pub fn writes(_: &Args) {
     assert!(!view.is_writable() && matches!(view.write(0, b"x"), Err(Error::ReadOnly)));
     stamp::check(&view.to_vec().unwrap()[MIB..2 * MIB], 1);
     drop(view);
-    // Nor if some of them is a copy, wherever that lies.
+    // The message cannot be written either if some of its parts are copies, no matter where those
+    // lie.
     let odd = [MIB, MIB, PAGE + 8, 9].map(|len| arena.alloc_aligned(len, PAGE).unwrap());
     let mut odd = Vec::from(odd);
     odd.swap(0, 1);

@@ -1,5 +1,5 @@
-//! Memory of receives that wait is put there while nothing else is to be done: as much as will be of use, and none
-//! that a file, a userfaultfd or another process has to do with. Receipts say how much.
+//! Pages of posted receives are faulted in while nothing else is to be done: as many as will be of
+//! use, and none of a file, a userfaultfd or another process. Receipts say how much.
 
 mod roles;
 mod stage;
@@ -12,7 +12,7 @@ pinfold_tests::roles!(faults, room, again, others, guarded, gone, forked, begun,
 
 const NOBODY: u32 = 65_534;
 
-/// Everything is to go for everybody.
+/// Plays as this user and, if that is root, as `NOBODY` as well: each case is to work for both.
 fn play(role: &str, with: &[(&str, &str)]) {
     let root = rustix::process::geteuid().is_root();
     for user in [None, Some(NOBODY)].into_iter().take(1 + usize::from(root)) {
@@ -79,7 +79,7 @@ fn nothing_is_done_while_a_message_comes() {
     play("begun", &[]);
 }
 
-/// What is denied is done without, and nobody asks who may be killed for it.
+/// An endpoint does without a denied call, and does not make a call that it may be killed for.
 #[test]
 fn filters_are_no_obstacle_and_no_end() {
     let (cma, populate, advice) =

@@ -1,5 +1,5 @@
 #![allow(unsafe_code)]
-//! What is received into which memory, and what that took.
+//! Receives into memory of different kinds, and the faults and pages that they took.
 // Invariant: as in `stage`.
 
 use std::{
@@ -27,7 +27,7 @@ const MIB: usize = 1 << 20;
 fn faults_of(ends: &Ends, area: Area, message: &[u8], wants: bool) -> (i64, Received) {
     let mut before = 0;
     let received = ends.receive(area.bytes(), message, || {
-        // The endpoint's thread does it when it comes to that.
+        // The endpoint's thread does it in its own time.
         let end = std::time::Instant::now() + std::time::Duration::from_secs(2);
         while wants && area.pages().0 < area.len / PAGE && std::time::Instant::now() < end {
             thread::yield_now();
@@ -47,7 +47,7 @@ pub fn faults(args: &Args) {
     let ends = Ends::meet(args);
     let message = stamp::bytes(MIB, 4);
     let wants = !args.has("prepares");
-    // What happens once in a process, and in each lane, has happened then.
+    // Work that is done once in a process, and once in each lane, has been done then.
     for _ in 0..3 {
         faults_of(&ends, Area::fresh(MIB), &message, wants);
     }
@@ -69,7 +69,7 @@ pub fn room(args: &Args) {
     }
     let ends = Ends::meet(args);
     let area = || Area::fresh(1 << 30);
-    // Nothing is known.
+    // The library knows nothing of the messages yet.
     let (before, memory) = (rss(), area());
     let received = ends.receive(memory.bytes(), b"short", || {
         assert_eq!(memory.pages().0, 4 * MIB / PAGE);
@@ -77,16 +77,17 @@ pub fn room(args: &Args) {
         assert!((4 * MIB..6 * MIB).contains(&more), "{more}");
     });
     assert_eq!(received.receipt.prefaulted(), 4 << 20);
-    // Then that messages are short.
+    // It then knows that messages are short.
     let memory = area();
     let received = ends.receive(memory.bytes(), &stamp::bytes(9 * MIB, 1), || {
         assert_eq!(memory.pages().0, 0);
     });
     assert_eq!(received.receipt.prefaulted(), 0);
-    // Then that one was long.
+    // It then knows that one was long.
     let memory = area();
     ends.receive(memory.bytes(), b"short", || assert_eq!(memory.pages().0, 9 * MIB / PAGE));
-    // In all, whatever is posted and withdrawn: what came, and some.
+    // In all, over the receives that are posted and withdrawn: the pages of those that came, and
+    // some.
     let areas: Vec<Area> = (0..30).map(|_| area()).collect();
     ends.a.scope(|scope| {
         for area in &areas {
@@ -122,9 +123,9 @@ pub fn again(args: &Args) {
 
 pub fn others(args: &Args) {
     say("ready");
-    // Each time between others, for which nothing is known of the messages.
+    // Each time between other endpoints, which know nothing of the messages.
     let ends = || Ends::meet(args);
-    // A hole stays a hole, whoever maps it how.
+    // A hole stays a hole, however it is mapped.
     let file = tempfile::tempfile().unwrap();
     file.set_len(MIB as u64).unwrap();
     for kind in [libc::MAP_SHARED, libc::MAP_PRIVATE] {
@@ -139,7 +140,7 @@ pub fn others(args: &Args) {
     }
     let shared = Area::map(MIB, libc::MAP_SHARED | libc::MAP_ANONYMOUS, None);
     ends().receive(shared.bytes(), b"shared", || assert_eq!(shared.pages().0, 0));
-    // What can be written when the message comes.
+    // Memory that can be written when the message comes.
     let area = Area::fresh(MIB);
     area.protect(libc::PROT_READ);
     let received = ends().receive(area.bytes(), b"late", || {
@@ -147,7 +148,7 @@ pub fn others(args: &Args) {
         area.protect(libc::PROT_READ | libc::PROT_WRITE);
     });
     assert_eq!((received.len, received.receipt.prefaulted()), (4, 0));
-    // As far as to a guard.
+    // Pages are faulted in as far as to a guard.
     let area = Area::fresh(MIB);
     area.part(MIB / 2, PAGE).protect(libc::PROT_NONE);
     let received = ends().receive(area.bytes(), b"guard", || {});
@@ -158,11 +159,12 @@ pub fn others(args: &Args) {
     );
 }
 
-/// Has a userfaultfd take memory; `None`: there are none here.
+/// Has a userfaultfd take memory. `None`: there are none here.
 fn guard(area: Area) -> Option<OwnedFd> {
     const API: libc::c_ulong = 0xc018_aa3f;
     const REGISTER: libc::c_ulong = 0xc020_aa00;
-    // Faults of the kernel's own are for who may; others are told of those of user mode, and the kernel has an error.
+    // Only a privileged process may watch the kernel's own faults; others are told of faults of
+    // user mode, and the kernel has an error.
     let fd = [0, 1].into_iter().find_map(|user_mode_only| {
         let flags = libc::O_CLOEXEC | libc::O_NONBLOCK | user_mode_only;
         // SAFETY: no memory is involved; the descriptor is new.
@@ -188,10 +190,10 @@ pub fn guarded(args: &Args) {
         return role::skip("memory that a userfaultfd has: there are none");
     };
     ends.a.scope(|scope| {
-        // Withdrawn in the end: nobody would fill its pages.
+        // Withdrawn in the end: no message would fill its pages.
         let _receive = scope.recv_into(ends.from_b, 1, area.bytes()).unwrap();
         ends.idle();
-        // Whoever drives the endpoint goes on.
+        // The thread that drives the endpoint goes on.
         for round in 0..300u32 {
             ends.b.send(ends.to_a, 2, &round.to_ne_bytes()).unwrap();
             assert_eq!(ends.a.recv(ends.from_b, 2).unwrap()[..], round.to_ne_bytes());
@@ -220,7 +222,7 @@ pub fn gone(args: &Args) {
         }
         for area in [gone, another] {
             let at = ptr::with_exposed_provenance_mut(area.at);
-            // SAFETY: nobody but the kernel reaches it, and nothing is sent there.
+            // SAFETY: only the kernel reaches it, and nothing is sent there.
             assert_eq!(unsafe { libc::munmap(at, area.len) }, 0);
         }
         host::occupy(another.at);
@@ -277,7 +279,7 @@ pub fn begun(_: &Args) {
     a.scope(|ours| {
         let receive = ours.recv_into(from_b, 1, area.bytes()).unwrap();
         b.scope(|theirs| {
-            // As much as the lane holds comes, and then no more: its sender does nothing.
+            // The part that the lane holds comes, and then no more: its sender does nothing.
             let mut sent = theirs.send(to_a, 1, &message).unwrap();
             while a.progress().unwrap() {}
             let _second = ours.recv_into(from_b, 2, fresh.bytes()).unwrap();
@@ -321,9 +323,9 @@ pub fn filtered(args: &Args) {
     match args.text("denied") {
         "cma" => deny(&CMA, libc::EPERM),
         "userfaultfd" => kill(&[libc::SYS_userfaultfd]),
-        // As a kernel says that has not got it.
+        // The error of a kernel that does not have it.
         "populate" => deny_if(libc::SYS_madvise, 2, u64::from(u32::MAX), 23, libc::EINVAL),
-        // Without that there are no lanes.
+        // Without that call there are no lanes.
         "madvise" => {}
         other => unreachable!("{other}"),
     }

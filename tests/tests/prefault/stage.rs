@@ -1,6 +1,7 @@
 #![allow(unsafe_code)]
 //! Two ends, and memory of every kind to receive into.
-// Invariant: mapped memory is the test's own, and reached by one receive at a time, or by the kernel alone.
+// Invariant: mapped memory is the test's own, and reached by one receive at a time, or by the
+// kernel alone.
 
 use std::{
     fs::{self, File},
@@ -53,12 +54,12 @@ impl Ends {
         Ends { a, from_b, b, to_a }
     }
 
-    /// As often as it takes for all that is to be done.
+    /// Has the endpoint idle as often as it takes for all prefaulting.
     pub fn idle(&self) {
         (0..1000).for_each(|_| _ = self.a.progress().unwrap());
     }
 
-    /// Receives `message` into `memory`, once nothing more is to be done and `before` was.
+    /// Receives `message` into `memory`, once nothing more is to be done and `before` was run.
     pub fn receive(&self, memory: &mut [u8], message: &[u8], before: impl FnOnce()) -> Received {
         self.a.scope(|scope| {
             let receive = scope.recv_into(self.from_b, 1, memory).unwrap();
@@ -90,7 +91,7 @@ impl Area {
             let at =
                 libc::mmap(ptr::null_mut(), len, protection, flags | libc::MAP_NORESERVE, fd, 0);
             assert!(at != libc::MAP_FAILED, "{}", io::Error::last_os_error());
-            // So that no page comes with its neighbours.
+            // No page is to come with its neighbours.
             libc::madvise(at, len, libc::MADV_NOHUGEPAGE);
             at.expose_provenance()
         };
@@ -148,7 +149,7 @@ pub fn rss() -> usize {
     line.split_ascii_whitespace().next().unwrap().parse::<usize>().unwrap() << 10
 }
 
-/// Whether the kernel can do it (Linux 5.14); if not that is said.
+/// Returns whether the kernel can do it (Linux 5.14); says so if not.
 pub fn is_possible() -> bool {
     let area = Area::fresh(PAGE);
     let put = pinfold_sys::mem::fault_safe_copy::put_pages(area.at as u64, PAGE as u64);

@@ -1,4 +1,4 @@
-//! Atomic operations: each, and those of many.
+//! Atomic operations: each alone, and many at once.
 
 use std::{sync::atomic::Ordering, thread};
 
@@ -30,7 +30,7 @@ fn each_atomic_operation_does_the_same_from_another_host() {
     each(&region, &remote, 400);
 }
 
-/// All kinds of operations on all kinds of words, so many of each.
+/// All kinds of operations on all kinds of words, `steps` of each.
 fn each(region: &Region, remote: &RemoteRegion, steps: u64) {
     let mut random = Random::new(9);
     macro_rules! check {
@@ -85,7 +85,7 @@ fn each(region: &Region, remote: &RemoteRegion, steps: u64) {
     check!(i64, 16, region.word64(16).unwrap());
     check!(u32, 4092, region.word32(4092).unwrap());
     check!(i32, 36, region.word32(36).unwrap());
-    // Nothing beside them.
+    // No byte beside the words changes.
     for at in [0, 24, 28, 32, 40, 4088] {
         assert_eq!(region.word32(at).unwrap().load(Ordering::SeqCst), 0, "{at}");
     }
@@ -100,14 +100,15 @@ fn atomic_operations_of_many_are_of_one_order() {
     count(&["local"; COUNTERS as usize], 20_000);
 }
 
-/// Peers on other hosts have the owner do them: on the same memory, and by the same instructions.
+/// Peers on other hosts have the owner do the operations: on the same memory, and by the same
+/// instructions.
 #[test]
 fn atomic_operations_from_other_hosts_are_of_the_same_order() {
     count(&["afar"; COUNTERS as usize], 1000);
     count(&["local", "afar", "local", "afar", "local", "afar"], 1000);
 }
 
-/// So many steps each, of counters that are on this host or as on another one.
+/// Has counters make `steps` each, on this host or as on another one.
 fn count(places: &[&str], steps: u64) {
     let stage = Stage::new(120);
     let mut players = vec![stage.role("counted").with("steps", steps).spawn()];
@@ -136,13 +137,13 @@ pub fn counted(args: &Args) {
     for peer in &peers {
         hand_over(&endpoint, *peer, &region);
     }
-    // Its owner takes part.
+    // The region's owner takes part.
     let word = |at: u64| region.word64(at as usize).unwrap();
     for _ in 0..steps {
         word(SUM).fetch_add(1, Ordering::SeqCst);
         endpoint.progress().unwrap();
     }
-    // What each saw: its sums, and the links of its chain.
+    // The findings of each: its sums, and the links of its chain.
     let mut sums = Vec::new();
     let mut links = Vec::new();
     for peer in &peers {
@@ -156,11 +157,12 @@ pub fn counted(args: &Args) {
         sums.extend_from_slice(sum);
         links.extend(chain.chunks_exact(2).map(|link| (link[0], link[1])));
     }
-    // No two have added to the same sum, and none is lost.
+    // No two have added to the same sum, and no addition is lost.
     assert_eq!(word(SUM).load(Ordering::SeqCst), (COUNTERS + 1) * steps);
     sums.sort_unstable();
     assert!(sums.is_sorted_by(|a, b| a < b), "two have seen the same sum");
-    // The swaps are one chain: each found what just one other had left, from 0 to the last.
+    // The swaps are one chain: each found the value that just one other had left, from 0 to the
+    // last.
     let mut next: std::collections::HashMap<u64, u64> = std::collections::HashMap::new();
     for (found, left) in &links {
         assert!(next.insert(*found, *left).is_none(), "two have found {found:#x}");
@@ -171,7 +173,7 @@ pub fn counted(args: &Args) {
     }
     assert_eq!(passed, COUNTERS * steps);
     assert_eq!(at, word(CHAIN).load(Ordering::SeqCst));
-    // What was added without an atomic operation, but under a lock made of one.
+    // A word that was added to without an atomic operation, but under a lock made of one.
     assert_eq!(word(GUARDED).load(Ordering::SeqCst), COUNTERS * 1000);
     assert_eq!(word(MOST).load(Ordering::SeqCst), (COUNTERS - 1) << 32 | (steps - 1));
     for peer in peers {

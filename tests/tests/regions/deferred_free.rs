@@ -1,7 +1,7 @@
-//! Memory that is kept for peers that have not left it: how long, and how much.
+//! Memory that is kept for peers that have not left it: for how long, and how much.
 //!
-//! That a peer is at a region it says in a word of what both share. Here it says so without being
-//! there, so it is there for as long as the test wants.
+//! The word of both sides' shared memory in which a peer says that it is at a region. Here it says
+//! so without being there, so it is there for as long as the test wants.
 
 use std::{thread, time::Duration};
 
@@ -17,14 +17,14 @@ use pinfold_tests::{
 
 use super::{hand_over, is_barred, key_from, open, reach, revoked, serve};
 
-/// Where a connecting side says at which region its second thread is: its
-/// first is at work.
+/// The word in which a connecting side says at which region its second thread is: its first is at
+/// work.
 pub const HAZARD: usize = 1024 + 11 * 64 + 8;
 /// Regions that are kept for one peer before it gets no more.
 const KEPT_MAX: u64 = 16;
 const BYTES: usize = 300 << 10;
 
-/// The lingerer ends in some way while it is at a region; the keeper says what became of the memory.
+/// The lingerer ends in some way while it is at a region; the keeper says how the memory ended.
 fn lingers(how: &str) {
     let stage = Stage::new(60);
     let mut keeper = stage.role("keeper").with("by", "kernel").with("how", how).spawn();
@@ -56,7 +56,7 @@ fn lingers(how: &str) {
             lingerer.end_well();
         }
         _ => {
-            // Once it sleeps.
+            // The keeper looks once it sleeps.
             keeper.say("look");
             thread::sleep(Duration::from_millis(300));
             lingerer.say("leave");
@@ -103,7 +103,7 @@ pub fn keeper(args: &Args) {
     if is_barred(args, &endpoint, peer) {
         return;
     }
-    // One that nobody is at does not stay.
+    // A region that no peer is at does not stay.
     let mut idle = endpoint.region(BYTES, Rights::ReadWrite).unwrap();
     let had = arenas();
     let mut region = endpoint.region(BYTES, Rights::ReadWrite).unwrap();
@@ -122,12 +122,13 @@ pub fn keeper(args: &Args) {
     assert!(endpoint.region_bytes_kept() >= BYTES as u64);
     assert!(is_mapped(there));
     assert_eq!(&region.to_vec().unwrap()[..8], b"contents");
-    // Nor does it matter that the region is gone.
+    // Nor does the end of the region matter.
     drop(region);
     let _ = endpoint.send(peer, 2, b"revoked");
     say("kept");
     while hear() != "end" {
-        // Nobody need ask for it: whoever uses the endpoint sees to it, also from its sleep.
+        // No call for it is needed: a thread that uses the endpoint sees to it, also from its
+        // sleep.
         if endpoint.recv_timeout(peer, 5, Duration::from_secs(2)).is_err_and(|e| e.is_peer_gone()) {
             for _ in 0..200 {
                 endpoint.progress().unwrap();
@@ -175,12 +176,12 @@ pub fn lingerer(args: &Args) {
     hear();
 }
 
-/// The number of the region that a key is of.
+/// The number of the region of a key.
 pub fn number(key: &RegionKey) -> u64 {
     u64::from_le_bytes(key.to_bytes()[..8].try_into().unwrap())
 }
 
-/// A peer that leaves nothing is let into nothing more at some time, and again once it leaves.
+/// A peer that never leaves is let into nothing more at some time, and again once it leaves.
 #[test]
 fn what_is_kept_for_one_peer_is_bounded() {
     let without = Endpoint::builder().paths(PathSet::all().without(Path::Mapped));
@@ -217,7 +218,7 @@ fn what_is_kept_for_one_peer_is_bounded() {
     assert_eq!(a.region_bytes_kept(), 0);
 }
 
-/// Closing waits for it, not for ever; and what is there then is never given back.
+/// Closing waits for it, not for ever; memory that is still in use then is never given back.
 #[test]
 fn an_owner_that_closes_leaves_it_where_it_is() {
     Stage::new(60).role("closer").spawn().end_well();
@@ -230,7 +231,7 @@ pub fn closer(_: &Args) {
         return role::skip(format_args!("regions by the kernel: {why}"));
     }
     let segment = segments()[0];
-    // What all regions share is there before.
+    // The memory that all regions share is there before.
     drop(a.region(1, Rights::Read).unwrap());
     let there = [HAZARD, HAZARD + 8].map(|word| {
         let had = arenas();
@@ -242,7 +243,7 @@ pub fn closer(_: &Args) {
         drop(region);
         (there, remote)
     });
-    // One is left while it closes.
+    // One region is left while the endpoint closes.
     let leaves = thread::spawn(move || {
         thread::sleep(Duration::from_millis(500));
         scribble(segment.at + HAZARD, 0);
@@ -257,7 +258,8 @@ pub fn closer(_: &Args) {
     assert!(matches!(remote.flush(), Err(Error::Withdrawn)));
 }
 
-/// Where nobody is, nothing is kept; who comes then finds that out before it does anything.
+/// Where no peer is, nothing is kept; a peer that comes then finds that out before it does
+/// anything.
 #[test]
 fn who_comes_after_the_end_touches_nothing() {
     Stage::new(60).role("comer").spawn().end_well();
@@ -269,13 +271,13 @@ pub fn comer(_: &Args) {
     if let Some(why) = b.peer(to_a).and_then(|peer| peer.cma_refused) {
         return role::skip(format_args!("regions by the kernel: {why}"));
     }
-    // What all regions share is there before.
+    // The memory that all regions share is there before.
     let _first = a.region(1, Rights::Read).unwrap();
     let had = arenas();
     let region = a.region(BYTES, Rights::ReadWrite).unwrap();
     let there = *arenas().iter().find(|arena| !had.contains(arena)).unwrap();
     let remote = open(&a, &b, to_a, &region);
-    // Seen to stand, so that nothing but its end is a reason to look again.
+    // The region is seen to stand, so that nothing but its end is a reason to look again.
     remote.write(0, b"x").unwrap();
     drop(region);
     assert!(!is_mapped(there));

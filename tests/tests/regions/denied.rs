@@ -1,4 +1,4 @@
-//! Regions that cannot be mapped, for every reason there is, and those that cannot be reached at all.
+//! Regions that cannot be mapped, for every reason, and those that cannot be reached at all.
 
 use pinfold::{Builder, Endpoint, Error, Path, PathSet, Refusal, RemoteRegion, Rights};
 use pinfold_tests::{
@@ -16,7 +16,7 @@ fn without(paths: &[Path]) -> Builder {
     Endpoint::builder().paths(paths)
 }
 
-/// What comes of opening a region of 5000 bytes; it is checked that it can be used.
+/// The outcome of opening a region of 5000 bytes; it is checked that it can be used.
 fn opens(ours: Builder, theirs: Builder) -> Result<RemoteRegion, Error> {
     let (a, _, b, to_a) = pair("denied", ours, theirs);
     let region = a.region(5000, Rights::ReadWrite).unwrap();
@@ -38,7 +38,8 @@ fn opens(ours: Builder, theirs: Builder) -> Result<RemoteRegion, Error> {
     opened
 }
 
-/// Whether this machine lets a process into its own memory, which it does unless it denies the calls.
+/// Returns whether this machine lets a process into its own memory, which it does unless it denies
+/// the calls.
 fn is_allowed() -> bool {
     let (_a, _, b, to_a) = pair("allowed", Endpoint::builder(), Endpoint::builder());
     let why = b.peer(to_a).and_then(|peer| peer.cma_refused);
@@ -51,7 +52,7 @@ fn a_region_that_is_not_mapped_is_reached_by_the_kernel() {
         return;
     }
     let all = Endpoint::builder;
-    // Neither a strict endpoint nor any other may want what it has switched off itself.
+    // Neither a strict endpoint nor any other may want a path that it has switched off itself.
     for strict in [false, true] {
         let reached = |ours: Builder, theirs: Builder| opens(ours, theirs.strict(strict)).unwrap();
         let mapped = reached(all(), all());
@@ -92,7 +93,7 @@ fn a_region_that_cannot_be_reached_says_why_both_ways() {
     }
 }
 
-// What the machine denies.
+// Calls that the machine denies.
 
 pub fn lender(args: &Args) {
     match args.text("who") {
@@ -118,8 +119,8 @@ fn the_calls_are_denied() {
     }
 }
 
-/// Cannot call what it needs, or its peer cannot: an owner that is denied the calls does not need
-/// them to be reached, unless they are denied by a filter that its user has not.
+/// A user that cannot make the calls, or whose owner cannot: an owner that is denied the calls does
+/// not need them to be reached, unless they are denied by a filter that its user does not have.
 pub fn filtered(args: &Args) {
     match args.text("who") {
         "owner" => host::hide_memory().unwrap(),
@@ -172,7 +173,7 @@ pub fn limited(args: &Args) {
     let refused = endpoint.peer(peer).and_then(|peer| peer.cma_refused);
     let key = key_from(&endpoint, peer);
     let (resource, now) = match args.text("limit") {
-        // Some for all else.
+        // Room for all other needs.
         "address space" => (Resource::As, status_bytes("VmSize") + (1 << 20)),
         _ => (Resource::Nofile, 0),
     };

@@ -1,4 +1,4 @@
-//! Those who leave, and those who have no part.
+//! Peers that leave, and endpoints that have no part.
 
 use std::{mem::ManuallyDrop, time::Instant};
 
@@ -74,7 +74,8 @@ fn withdrawn(region: &RemoteRegion) {
     assert!(matches!(region.flush(), Err(Error::Withdrawn)));
 }
 
-/// Who has closed the connection has its memory back, in good order or not. That is seen before the endpoint hears of it.
+/// An owner that has closed the connection has its memory back, in good order or not. That is seen
+/// before the endpoint hears of it.
 #[test]
 fn a_region_ends_with_its_owners_connection() {
     let (a, to_b, b, to_a) = pair("region-ends", Endpoint::builder(), Endpoint::builder());
@@ -176,7 +177,7 @@ pub fn forker(_: &Args) {
         assert_eq!(ended, Ended::Code(0));
         remote.write(2, b"parent").unwrap();
         assert_eq!(&region.to_vec().unwrap()[2..8], b"parent");
-        // All of it goes in the child, too, also what is kept since a thread is at it.
+        // All regions go in the child, too, also the one that is kept since a thread is at it.
         if by_kernel {
             let region = a.region(10, Rights::ReadWrite).unwrap();
             open(&a, &b, to_a, &region);
@@ -184,7 +185,7 @@ pub fn forker(_: &Args) {
             drop(region);
             assert!(a.region_bytes_kept() > 0);
         }
-        // The child has its own of all that it drops.
+        // The child has its own copies of all that it drops.
         let all = ManuallyDrop::new((remote, region, a, b));
         let ended = fork(move || {
             drop(ManuallyDrop::into_inner(all));

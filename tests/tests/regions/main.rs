@@ -48,13 +48,13 @@ fn play_both_ways(owner: &str, user: &str) {
     }
 }
 
-/// A role that uses regions in one way.
+/// A role that uses regions by one path.
 fn reach<'a>(role: Casting<'a>, by: &str) -> Casting<'a> {
     let role = role.with("by", by);
     if by == "kernel" { role.with("paths", "inline,eager,cma") } else { role }
 }
 
-/// Whether regions cannot be used here as the role has to; said once.
+/// Returns whether regions cannot be used here as the role has to; says so once.
 fn is_barred(args: &Args, endpoint: &Endpoint, peer: PeerId) -> bool {
     let why = endpoint.peer(peer).and_then(|peer| peer.cma_refused);
     match why.filter(|_| args.text("by") == "kernel") {
@@ -82,7 +82,7 @@ fn revoked(region: &RemoteRegion) {
     assert!(matches!(region.flush(), Err(Error::Revoked)));
 }
 
-/// The region as a peer in this process has it.
+/// The region as a peer in this process opens it.
 fn open(a: &Endpoint, b: &Endpoint, to_a: PeerId, region: &Region) -> RemoteRegion {
     thread::scope(|s| {
         let opens = s.spawn(|| b.open_region(to_a, &region.key().unwrap()));

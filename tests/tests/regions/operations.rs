@@ -1,4 +1,4 @@
-//! What reads and writes do, by mapping and through the kernel.
+//! The effects of reads and writes, by mapping and through the kernel.
 
 use std::{sync::atomic::Ordering, thread};
 
@@ -31,7 +31,7 @@ pub fn owner(args: &Args) {
     hand_over(&endpoint, peer, &region);
     hand_over(&endpoint, peer, &readable);
     serve(&endpoint, peer);
-    // What it wrote last is here.
+    // The writer's last write is here.
     stamp::check(&region.to_vec().unwrap(), 44);
     assert!(matches!(region.read(LEN, &mut [0]), Err(Error::OutOfBounds { .. })));
     assert!(matches!(region.write(usize::MAX, b"x"), Err(Error::OutOfBounds { .. })));
@@ -49,7 +49,7 @@ pub fn owner(args: &Args) {
     endpoint.send(peer, 2, b"revoked").unwrap();
     serve(&endpoint, peer);
     assert!(region.to_vec().unwrap() == contents, "it changed after it was revoked");
-    // It can be used again, by another key only.
+    // The region can be used again, by another key only.
     let new = region.expose().unwrap();
     assert_ne!(old, new);
     hand_over(&endpoint, peer, &region);
@@ -145,7 +145,7 @@ pub fn user(args: &Args) {
         region.read(0, &mut after).unwrap();
         assert_eq!(before, after);
     }
-    // What may only be read.
+    // A region that may only be read.
     let mut bytes = vec![0; 5000];
     readable.read(0, &mut bytes).unwrap();
     stamp::check(&bytes, 3);

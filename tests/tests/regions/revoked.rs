@@ -27,7 +27,7 @@ fn what_succeeded_came_before_it_was_revoked() {
     let stage = Stage::new(120);
     let mut players = vec![stage.role("revoker").spawn()];
     players[0].expect("listens");
-    // Two map it, and the third has the kernel reach it, if that is allowed here.
+    // Two users map it, and the third has the kernel reach it, if that is allowed here.
     let writer = |me| {
         let by = if me == 2 { "kernel" } else { "mapping" };
         reach(stage.role("writer"), by).with("me", me).spawn()
@@ -70,10 +70,10 @@ pub fn revoker(_: &Args) {
             let last = endpoint.recv(peer.unwrap(), 9).unwrap();
             let last = u64::from_ne_bytes(last[..].try_into().unwrap());
             let here = u64::from_ne_bytes(contents[me * 64..][..8].try_into().unwrap());
-            // One more may have come that its writer was not told of.
+            // One more write may have come than its writer was told of.
             assert!((last..=last + 1).contains(&here), "writer {me}: {here}, but {last} succeeded");
         }
-        // One that does not keep to the rules still writes to what it had.
+        // A peer that does not keep to the rules still writes to the memory that it had.
         endpoint.send(scribbler, 10, b"").unwrap();
         endpoint.recv(scribbler, 10).unwrap();
         assert!(region.to_vec().unwrap() == contents, "it changed after it was revoked");
@@ -143,7 +143,7 @@ pub fn scribbler(_: &Args) {
     }
 }
 
-// What comes to lie where a region was.
+// The objects that come to lie where a region was.
 
 const REUSES: u64 = 150;
 const REUSED: usize = 1 << 20;
@@ -159,8 +159,8 @@ fn who_is_late_does_not_write_to_what_lies_there_next() {
     all_end_well(&mut players);
 }
 
-/// Takes region after region away from a peer that writes all of it over and over, and has others of
-/// the same size at once, which then are likely to lie where that was.
+/// Takes region after region away from a peer that writes all of it over and over, and makes others
+/// of the same size at once, which then are likely to lie at the same address.
 pub fn reuser(args: &Args) {
     let before = Baseline::now();
     let (endpoint, peer) = role::listen(Endpoint::builder(), "reuser");
@@ -209,7 +209,7 @@ pub fn filler(args: &Args) {
     while let Ok(key) = RegionKey::from_bytes(&endpoint.recv(peer, 1).unwrap()) {
         let region = endpoint.open_region(peer, &key).unwrap();
         endpoint.send(peer, 8, b"").unwrap();
-        // Some are always there, asleep in the middle of a copy.
+        // Some threads are always there, asleep in the middle of a copy.
         thread::scope(|s| {
             for _ in 0..LATE {
                 s.spawn(|| while region.write(0, &data).is_ok() {});

@@ -1,4 +1,4 @@
-//! That no public call is missing here.
+//! A check that no public call is missing here.
 
 use std::{
     collections::BTreeSet,
@@ -6,10 +6,10 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// What has public calls.
+/// The modules with public calls.
 const MODULES: [&str; 3] = ["endpoint", "memory/arena", "status"];
 
-/// Calls that take no other way than one that is made here, or that no program makes.
+/// Calls that take the same way as one that is made here, or that no program makes.
 const LEFT_OUT: [&str; 0] = [];
 
 fn files(at: PathBuf, found: &mut Vec<String>) {

@@ -1,5 +1,5 @@
-//! Every call of endpoints, arenas, regions, spaces and views in threads with little stack, as programs have them that
-//! have many: fibers, runtimes of other languages, `ulimit -s`.
+//! Every call of endpoints, arenas, regions, spaces and views in threads with little stack, as in
+//! programs that have many threads: fibers, runtimes of other languages, `ulimit -s`.
 
 mod active;
 mod covered;
@@ -18,7 +18,7 @@ use std::{
 
 use pinfold::{Builder, Endpoint, PeerId};
 
-/// What each call has to do with, thread-local variables and the test's own frames included.
+/// The stack of each call, thread-local variables and the test's own frames included.
 const STACK_BYTES: usize = 64 << 10;
 
 /// Runs `work` in a thread with that stack.
@@ -30,7 +30,8 @@ fn small<T: Send>(work: impl FnOnce() -> T + Send) -> T {
     })
 }
 
-/// Runs both sides of a conversation, each in a small thread that also makes its endpoint. The first listens.
+/// Runs both sides of a conversation, each in a small thread that also makes its endpoint. The
+/// first listens.
 #[inline(never)]
 fn both(
     address: &str,
@@ -41,7 +42,7 @@ fn both(
     let [ours, theirs] = builders.map(Box::new);
     let (tell, told) = mpsc::channel();
     let over = AtomicUsize::new(0);
-    // Neither leaves before the other has what it wants.
+    // Neither ends before the other has all that it wants.
     let stay = |endpoint: &Endpoint| {
         over.fetch_add(1, Ordering::Relaxed);
         while over.load(Ordering::Relaxed) < 2 {
@@ -71,7 +72,7 @@ fn both(
     });
 }
 
-/// The same on this host.
+/// The same between two endpoints on this host.
 fn here(
     name: &str,
     one: impl FnOnce(&Endpoint, PeerId) + Send,

@@ -1,6 +1,6 @@
 //! Arenas, memory given away, and views.
 #![allow(unsafe_code)]
-// Invariant: who gave memory away that is looked at does not write it.
+// Invariant: a giver of memory that is looked at does not write it.
 
 use std::time::Duration;
 
@@ -102,7 +102,7 @@ fn memory_that_is_given_away() {
                     view.write(0, &bytes[..1]).unwrap();
                 }
                 stamp::check(&view.to_vec().unwrap(), 5);
-                // SAFETY: nobody writes there any more.
+                // SAFETY: no process writes there any more.
                 stamp::check(unsafe { view.as_slice() }.unwrap(), 5);
                 drop(view);
                 let mut request = two.view_request(peer, 1);

@@ -1,4 +1,4 @@
-//! Messages of all lengths by every call, and what endpoints say of themselves.
+//! Messages of all lengths by every call, and the status of endpoints.
 
 use std::{
     io::{IoSlice, IoSliceMut},
@@ -16,7 +16,7 @@ use super::{here, small};
 const LENGTHS: [usize; 9] = [0, 8, 56, 57, 2048, 9000, 100_000, 1 << 20, 9 << 20];
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Says how a message went, as programs do.
+/// Prints a message's receipt, as programs do.
 fn told(receipt: Receipt) {
     assert!(!receipt.to_string().is_empty());
     assert!(receipt.refusals().count() < 10);
@@ -190,7 +190,7 @@ fn settings() {
     });
 }
 
-/// A peer, which is gone again.
+/// A peer that is gone again.
 fn small_peer(endpoint: &Endpoint) -> PeerId {
     let (tell, told) = mpsc::channel();
     let address = format!("local:small-settings-{}", std::process::id());

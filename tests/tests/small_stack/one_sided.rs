@@ -1,6 +1,6 @@
 //! Regions and spaces: by mapping, by the kernel, and by their owner.
 #![allow(unsafe_code)]
-// Invariant: what is exposed is not touched until that has ended.
+// Invariant: exposed memory is not touched until the exposure has ended.
 
 use pinfold::{
     AtomicWord, Builder, Endpoint, Path, PathSet, PeerId, RegionKey, RemoteRegion, Rights,
@@ -12,7 +12,7 @@ use super::both;
 
 const LEN: usize = 4 << 20;
 
-/// Who maps, who asks the kernel, and who asks the owner.
+/// The ways to reach memory: by mapping, by the kernel, and by asking the owner.
 fn ways() -> [(&'static str, Builder); 3] {
     let only = |paths: &[Path]| Endpoint::builder().paths(PathSet::only(paths));
     [
@@ -41,7 +41,7 @@ fn words<W: AtomicWord + PartialEq + std::fmt::Debug>(remote: &RemoteRegion, one
     remote.fetch_max(64, two).unwrap();
 }
 
-/// All that can be done with a region of a peer's.
+/// Every operation on a region of a peer's.
 pub fn use_region(endpoint: &Endpoint, peer: PeerId) {
     let key = key_from(endpoint, peer);
     let remote = endpoint.open_region(peer, &key).unwrap();
@@ -75,7 +75,7 @@ pub fn use_region(endpoint: &Endpoint, peer: PeerId) {
     endpoint.send(peer, 2, b"over").unwrap();
 }
 
-/// All that can be done with one's own.
+/// Every operation on a region of one's own.
 pub fn have_region(endpoint: &Endpoint, peer: PeerId) {
     let mut region = endpoint.region(LEN, Rights::ReadWrite).unwrap();
     assert_eq!((region.len(), region.is_empty(), region.rights()), (LEN, false, Rights::ReadWrite));
@@ -94,7 +94,7 @@ pub fn have_region(endpoint: &Endpoint, peer: PeerId) {
 
 #[test]
 fn regions() {
-    // On this host their owner does nothing for others.
+    // On this host the owner does nothing for others.
     for (way, user) in ways().into_iter().filter(|(way, _)| *way != "owner") {
         let address = format!("local:small-regions-{way}-{}", std::process::id());
         both(&address, [Endpoint::builder(), user], have_region, use_region);
@@ -109,11 +109,11 @@ fn spaces() {
             &address,
             [Endpoint::builder(), user],
             |one, peer| {
-                // Half of it is not there yet.
+                // Half of the memory is not there yet.
                 let mut memory = vec![0u8; LEN];
                 stamp::fill(&mut memory[..LEN / 2], 8);
                 let at = memory.as_mut_ptr() as usize;
-                // SAFETY: nobody touches it until that has ended.
+                // SAFETY: no thread touches it until the exposure has ended.
                 let exposed = unsafe { one.expose(at..at + LEN, Rights::ReadWrite) }.unwrap();
                 assert_eq!(
                     (exposed.addresses(), exposed.rights()),

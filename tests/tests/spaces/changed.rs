@@ -1,6 +1,6 @@
 #![allow(unsafe_code)]
-// Invariant: what is exposed is a ground's memory, which system calls alone reach.
-//! What peers read and write after each call that changes memory is what is there then.
+// Invariant: the exposed memory is a ground's, which system calls alone reach.
+//! Peers read and write, after each call that changes memory, the memory that is there then.
 
 use pinfold::{Endpoint, Rights};
 use pinfold_tests::{
@@ -20,7 +20,7 @@ pub fn shifter(_: &Args) {
     let (endpoint, peer) = role::listen(Endpoint::builder(), "changed");
     let mut ground = Ground::new(2);
     ground.renew(Kind::Plain).unwrap();
-    // SAFETY: there are references to none of it.
+    // SAFETY: there are no references to it.
     let all = unsafe { endpoint.expose(ground.range.clone(), Rights::ReadWrite) }.unwrap();
     endpoint.send(peer, 1, &all.key().to_bytes()).unwrap();
     let start = ground.range.start as u64;
@@ -38,7 +38,7 @@ pub fn shifter(_: &Args) {
             continue;
         }
         let found = read();
-        // What cannot be read is refused.
+        // Memory that cannot be read is refused.
         let there = ground.look();
         assert!(found.is_empty() || Some(found) == there, "{}", change.name);
         tell(&endpoint, peer, &[start, u64::from(byte) + 100]);

@@ -1,7 +1,7 @@
 #![allow(unsafe_code)]
-// Invariant: what is exposed, or changed, is memory of the test's own that raw pointers alone reach.
-//! Memory that is unmapped, replaced, moved and discarded between uses: none of them finds what was there
-//! before.
+// Invariant: memory that is exposed or changed is the test's own, and raw pointers alone reach it.
+//! Memory that is unmapped, replaced, moved and discarded between uses: none of them finds the old
+//! contents.
 
 use std::sync::{
     Mutex,
@@ -33,12 +33,12 @@ fn rounds() -> u64 {
     if is_long() { 100_000 } else { 1500 }
 }
 
-/// Changes what is behind an address.
+/// Changes the memory behind an address.
 fn change(area: Area, random: &mut Random) {
     match random.below(9) {
         0 => {
             unmap(area);
-            // Most often where the area was; somebody else's in between.
+            // Most often at the area's address; another mapping of this process in between.
             let other = map(None, LEN, libc::MAP_PRIVATE, None);
             other.fill(8);
             unmap(other);
@@ -71,11 +71,11 @@ pub fn changer(_: &Args) {
     let exposed = unsafe { endpoint.expose(addresses, Rights::ReadWrite) }.unwrap();
     endpoint.send(peer, 1, &exposed.key().to_bytes()).unwrap();
     let over = AtomicBool::new(false);
-    // So that none of them gets the addresses of the area while nothing is there.
+    // A lock, so that no other mapping gets the addresses of the area while nothing is there.
     let apart = Mutex::new(());
     let mut random = Random::new(5);
     std::thread::scope(|scope| {
-        // Others map and unmap meanwhile.
+        // Other threads map and unmap meanwhile.
         scope.spawn(|| {
             while !over.load(Ordering::Relaxed) {
                 let alone = apart.lock().unwrap();
@@ -114,7 +114,8 @@ pub fn follower(args: &Args) {
     }
 }
 
-/// Arenas come and go, and other memory, perhaps where they were: what was mapped of one is not taken for it.
+/// Arenas come and go, and other memory, perhaps at their addresses: a mapping of one is not taken
+/// for it.
 #[test]
 fn arenas_that_are_gone_are_not_taken_for_what_comes_after_them() {
     play("recycler", "rereader");
@@ -147,7 +148,7 @@ pub fn recycler(_: &Args) {
             drop(buf);
         }
         drop(arena);
-        // Where the buffer was, if nothing is there.
+        // Maps at the buffer's address, if nothing is there.
         let plain = map_at_best(area.at.wrapping_sub(area.address() % PAGE), 2 << 20);
         for part in [area.address() % PAGE, 1 << 20, 64] {
             ask(Area { at: plain.at.wrapping_add(part), len: BUF });

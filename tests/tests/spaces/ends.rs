@@ -1,6 +1,6 @@
 #![allow(unsafe_code)]
-// Invariant: what is exposed, or changed, is memory of the test's own that raw pointers alone reach.
-//! How exposures end: nobody is at the memory afterwards.
+// Invariant: memory that is exposed or changed is the test's own, and raw pointers alone reach it.
+//! The ends of exposures: no peer is at the memory afterwards.
 
 use std::{
     sync::atomic::{AtomicBool, Ordering},

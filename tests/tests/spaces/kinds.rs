@@ -1,6 +1,6 @@
 #![allow(unsafe_code)]
-// Invariant: what is exposed, or changed, is memory of the test's own that raw pointers alone reach.
-//! All kinds of memory, read and written in all ways; and what may not be.
+// Invariant: memory that is exposed or changed is the test's own, and raw pointers alone reach it.
+//! All kinds of memory, read and written in all ways; and memory that may not be.
 
 use std::{
     io::{Read, Write, pipe},
@@ -45,7 +45,7 @@ pub fn owner(_: &Args) {
         map(None, 40_000, libc::MAP_SHARED, fd(&shared_file)),
         Area::of(&buf),
     ];
-    // SAFETY: there are references to none of it; the peer writes nothing but the areas.
+    // SAFETY: there are no references to it; the peer writes nothing but the areas.
     let all = unsafe { endpoint.expose(0..1 << 47, Rights::ReadWrite) }.unwrap();
     let part = areas[1].address() + 100..areas[1].address() + 1100;
     // SAFETY: as above.
@@ -54,7 +54,7 @@ pub fn owner(_: &Args) {
     for key in [all.key(), readable.key()] {
         endpoint.send(peer, 1, &key.to_bytes()).unwrap();
     }
-    // The files' own bytes, before anybody has touched their pages.
+    // The files' own bytes, before their pages are touched.
     for (area, seed) in areas[4..6].iter().zip([90, 91]) {
         tell(&endpoint, peer, &[area.address() as u64, area.len as u64, seed]);
         told(&endpoint, peer);
@@ -71,7 +71,8 @@ pub fn owner(_: &Args) {
         }
     }
     tell(&endpoint, peer, &[]);
-    // What is written to a shared mapping is in the file, and what to a private one is not.
+    // Bytes that are written to a shared mapping are in the file, and bytes to a private one are
+    // not.
     let in_file = |file: &std::fs::File| {
         let mut bytes = vec![0; 40_000];
         std::os::unix::fs::FileExt::read_exact_at(file, &mut bytes, 0).unwrap();
@@ -83,7 +84,7 @@ pub fn owner(_: &Args) {
     // Holes, and memory that must not be written.
     let mut hole = map(None, 3 * PAGE, libc::MAP_PRIVATE, None);
     hole.fill(7);
-    // If it were unmapped, somebody else of this process might get it.
+    // If it were unmapped, another thread of this process might get it.
     protect(Area { at: hole.at.wrapping_add(PAGE), len: PAGE }, libc::PROT_NONE);
     let fixed = map(None, PAGE, libc::MAP_PRIVATE, None);
     fixed.fill(8);
@@ -114,7 +115,7 @@ pub fn owner(_: &Args) {
         told(&endpoint, peer);
         cow.check(71);
         (&mut &*goes).write_all(b"x").unwrap();
-        // The child saw nothing of what was written to its parent.
+        // The child saw none of the bytes that were written to its parent.
         assert_eq!(child.join().unwrap(), Ended::Code(0));
     });
 }
@@ -130,7 +131,7 @@ pub fn user(args: &Args) {
         let words = told(&endpoint, peer);
         let [address, len, seed, ref more @ ..] = words[..] else { break };
         let mut bytes = vec![0; len as usize];
-        // A part of it first, and nothing.
+        // A part of the memory first, and nothing.
         all.read(address + 13, &mut bytes[13..100]).unwrap();
         assert_eq!(bytes[13..100], stamp::bytes(100, seed)[13..]);
         assert_eq!(all.read(address, &mut []).unwrap().bytes, 0);
@@ -149,7 +150,7 @@ pub fn user(args: &Args) {
     }
     assert_eq!(mapped > 0, args.text("way") == "all", "{mapped} reads were mapped");
 
-    // The part that may only be read, and what is beyond.
+    // The part that may only be read, and the memory beyond.
     let Some(start) = Some(readable.addresses().start) else { return };
     let mut bytes = [0; 1000];
     readable.read(start, &mut bytes).unwrap();

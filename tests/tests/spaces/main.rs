@@ -1,4 +1,4 @@
-//! Memory of a process that its peers use by address: whatever kind it is, whatever becomes of it.
+//! Memory of a process that its peers use by address, of any kind and with any fate.
 
 use pinfold::{Endpoint, Path, PeerId, RegionKey, RemoteSpace};
 use pinfold_tests::{Stage, role::PATIENCE, stage::Casting};
@@ -23,8 +23,8 @@ pinfold_tests::roles!(
     waiter, bystander, shifter, seer
 );
 
-/// The ways that a peer's memory is used: what lies in arenas mapped and all else by the kernel; all by
-/// the kernel; all by the agent.
+/// The ways that a peer's memory is used: arenas mapped and all else by the kernel; all by the
+/// kernel; all by the agent.
 const WAYS: [&str; 3] = ["all", "kernel", "agent"];
 
 /// A role that uses memory in one way.
@@ -45,7 +45,7 @@ fn play(owner: &str, user: &str) {
     }
 }
 
-/// By which path a peer's memory goes that is not mapped.
+/// The path to a peer's memory that is not mapped.
 fn plain(endpoint: &Endpoint, peer: PeerId) -> Path {
     match endpoint.peer(peer).expect("connected").cma_refused {
         None => Path::Cma,
@@ -64,7 +64,7 @@ fn tell(endpoint: &Endpoint, peer: PeerId, words: &[u64]) {
     endpoint.send(peer, 2, &bytes).unwrap();
 }
 
-/// Receives them.
+/// Receives numbers.
 fn told(endpoint: &Endpoint, peer: PeerId) -> Vec<u64> {
     let message = endpoint.recv_timeout(peer, 2, PATIENCE).unwrap();
     message.chunks_exact(8).map(|word| u64::from_ne_bytes(word.try_into().unwrap())).collect()

@@ -1,5 +1,5 @@
 #![allow(unsafe_code)]
-// Invariant: what is exposed, or changed, is memory of the test's own that raw pointers alone reach.
+// Invariant: memory that is exposed or changed is the test's own, and raw pointers alone reach it.
 //! Memory that peers may write, as its owner has it: reached by raw pointers alone.
 
 use std::{
@@ -16,11 +16,11 @@ use pinfold_tests::stamp;
 
 pub const PAGE: usize = 4096;
 
-/// Bytes that anybody may write at any time.
+/// Bytes that any process may write at any time.
 #[repr(C, align(64))]
 pub struct Cells<const N: usize>(UnsafeCell<[u8; N]>);
 
-// SAFETY: reached by raw pointers alone, in tests that say who is at it when.
+// SAFETY: reached by raw pointers alone, in tests that say which thread is at it when.
 unsafe impl<const N: usize> Sync for Cells<N> {}
 
 impl<const N: usize> Cells<N> {
@@ -33,14 +33,14 @@ impl<const N: usize> Cells<N> {
     }
 }
 
-/// Some memory.
+/// A range of memory.
 #[derive(Clone, Copy, Debug)]
 pub struct Area {
     pub at: *mut u8,
     pub len: usize,
 }
 
-// SAFETY: an address and a length; whoever uses it says who is at it when.
+// SAFETY: an address and a length; its user says which thread is at it when.
 unsafe impl Send for Area {}
 // SAFETY: as for `Send`.
 unsafe impl Sync for Area {}
@@ -56,7 +56,7 @@ impl Area {
         self.at.expose_provenance()
     }
 
-    /// Fills it with what belongs to `seed`.
+    /// Fills it with the contents of `seed`.
     pub fn fill(self, seed: u64) {
         let bytes = stamp::bytes(self.len, seed);
         // SAFETY: memory of so many bytes that only raw pointers reach.
@@ -70,7 +70,7 @@ impl Area {
         bytes
     }
 
-    /// Checks that it is what belongs to `seed`.
+    /// Checks that it has the contents of `seed`.
     pub fn check(self, seed: u64) {
         stamp::check(&self.to_vec(), seed);
     }
@@ -78,20 +78,20 @@ impl Area {
 
 const READ_WRITE: i32 = libc::PROT_READ | libc::PROT_WRITE;
 
-/// Maps memory: anywhere, or in place of what is at `at`.
+/// Maps memory: anywhere, or in place of the memory at `at`.
 pub fn map(at: Option<Area>, len: usize, kind: i32, file: Option<RawFd>) -> Area {
     let (hint, fixed) = match at {
         Some(area) => (area.at.cast::<c_void>(), libc::MAP_FIXED),
         None => (ptr::null_mut(), 0),
     };
     let kind = kind | fixed | if file.is_some() { 0 } else { libc::MAP_ANONYMOUS };
-    // SAFETY: what is replaced is the test's own, and reached by raw pointers alone.
+    // SAFETY: the replaced memory is the test's own, and reached by raw pointers alone.
     let at = unsafe { libc::mmap(hint, len, READ_WRITE, kind, file.unwrap_or(-1), 0) };
     assert!(at != libc::MAP_FAILED, "mmap: {}", io::Error::last_os_error());
     Area { at: at.cast(), len }
 }
 
-/// Maps private memory at an address, or elsewhere if there is something already.
+/// Maps private memory at an address, or elsewhere if the address is taken.
 pub fn map_at_best(at: *mut u8, len: usize) -> Area {
     let kind = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
     // SAFETY: replaces nothing.
@@ -105,7 +105,7 @@ pub fn unmap(area: Area) {
     assert_eq!(unsafe { libc::munmap(area.at.cast(), area.len) }, 0);
 }
 
-/// Moves one area's memory to where another is.
+/// Moves one area's memory to the address of another.
 pub fn move_over(from: Area, to: Area) {
     let flags = libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED;
     // SAFETY: as in `map`.
@@ -123,7 +123,7 @@ pub fn protect(area: Area, protection: i32) {
     assert_eq!(unsafe { libc::mprotect(area.at.cast(), area.len, protection) }, 0);
 }
 
-/// A file of so many bytes, filled with what belongs to `seed`.
+/// A file of so many bytes, filled with the contents of `seed`.
 pub fn file(len: usize, seed: u64) -> File {
     let file = tempfile::tempfile().unwrap();
     std::io::Write::write_all(&mut &file, &stamp::bytes(len, seed)).unwrap();

@@ -1,6 +1,6 @@
 #![allow(unsafe_code)]
-// Invariant: what is exposed, or changed, is memory of the test's own that raw pointers alone reach.
-//! Memory that takes its time to come: who asks for it waits, and nobody else.
+// Invariant: memory that is exposed or changed is the test's own, and raw pointers alone reach it.
+//! Memory that takes its time to come: a thread that asks for it waits, and no other.
 
 use std::{
     io,
@@ -18,7 +18,7 @@ use super::{
     tell, told,
 };
 
-/// The agent copies for both: by the kernel the peer itself would wait.
+/// The agent copies for both: if the kernel copied, the peer itself would wait.
 #[test]
 fn pages_that_are_slow_to_come_keep_nobody_else_waiting() {
     for progress in ["inline", "dedicated"] {
@@ -30,7 +30,7 @@ fn pages_that_are_slow_to_come_keep_nobody_else_waiting() {
     }
 }
 
-/// Memory whose pages come when somebody says so, and by whom.
+/// Memory whose pages come only when the test copies them in.
 struct Slow {
     uffd: OwnedFd,
     area: Area,
@@ -65,7 +65,7 @@ impl Slow {
         }
     }
 
-    /// Waits until somebody wants a page.
+    /// Waits until a page is asked for.
     fn await_fault(&self) {
         let mut message = [0u8; 32];
         // SAFETY: room for a message.
@@ -75,7 +75,7 @@ impl Slow {
         assert_eq!(read, 32, "{}", io::Error::last_os_error());
     }
 
-    /// Has all pages come, filled with what belongs to `seed`.
+    /// Has all pages come, filled with the contents of `seed`.
     fn come(&self, seed: u64) {
         let bytes = stamp::bytes(self.area.len, seed);
         let (to, from) = (self.area.address() as u64, bytes.as_ptr().addr() as u64);
@@ -122,7 +122,7 @@ pub fn sleeper(args: &Args) {
             endpoint.progress().unwrap();
         }
     });
-    // The one waits now. The other one goes on, by the agent and by message.
+    // The first user waits now. The other one goes on, by the agent and by message.
     tell(&endpoint, other, &[]);
     assert_eq!(told(&endpoint, other), [1]);
     assert!(endpoint.probe(one, 2).unwrap().is_none(), "the page came by itself");
@@ -132,7 +132,7 @@ pub fn sleeper(args: &Args) {
     exposed.revoke().unwrap();
 }
 
-/// Reads what does not come, and then writes it.
+/// Reads memory that does not come, and then writes it.
 pub fn waiter(args: &Args) {
     let (endpoint, peer) = role::connect(args.builder(), "slow");
     endpoint.send(peer, 7, b"waits").unwrap();
@@ -161,7 +161,8 @@ pub fn bystander(args: &Args) {
     assert!(endpoint.recv(peer, 3).unwrap_err().is_peer_gone());
 }
 
-/// The memory, and the addresses of what is slow and of what is not. `None`: it cannot be tested here.
+/// The memory, and the addresses of the slow part and of the other. `None`: it cannot be tested
+/// here.
 fn begin(endpoint: &Endpoint, peer: PeerId) -> Option<(RemoteSpace, [u64; 2])> {
     let key = RegionKey::from_bytes(&endpoint.recv(peer, 1).unwrap()).ok()?;
     let space = endpoint.open_space(peer, &key).unwrap();

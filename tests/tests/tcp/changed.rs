@@ -1,4 +1,4 @@
-//! What is sent after each call that changes memory is what is there then, by every mode.
+//! A send after each call that changes memory carries the bytes that are there then, by every mode.
 
 use std::{sync::mpsc::channel, thread};
 

@@ -1,5 +1,5 @@
-//! Credit of peers on other hosts: it grows for who streams to receives that are there, and while messages have to be
-//! stored that nobody has asked for.
+//! Credit of peers on other hosts: it grows for a sender that streams to receives that are there,
+//! and while unexpected messages have to be stored.
 
 use std::{thread, time::Duration};
 
@@ -15,7 +15,7 @@ const MESSAGE: usize = 300_000;
 const FIRST: u64 = 2 << 20;
 const WIDE: u64 = 16 << 20;
 
-/// What others see of the endpoint with a label.
+/// The public status of the endpoint with a label.
 fn seen(label: &str) -> EndpointStatus {
     let all = status::endpoints_of(std::process::id()).unwrap().endpoints;
     all.into_iter().find(|endpoint| endpoint.label == label).expect("it is to be seen")
@@ -28,7 +28,7 @@ fn credit(label: &str) -> (u64, u64) {
     (peer.granted, peer.credit_max)
 }
 
-/// Two endpoints that send each other messages, with so much for those nobody has asked for.
+/// Two endpoints that send each other messages, with so much memory for unexpected ones.
 struct Stream {
     labels: [&'static str; 2],
     one: (Endpoint, pinfold::PeerId),
@@ -39,15 +39,15 @@ struct Stream {
 impl Stream {
     fn new(labels: [&'static str; 2], budget: usize) -> Stream {
         let sized = |progress, label| builder(progress).label(label).unexpected_bytes_max(budget);
-        // The one that receives looks at what has come when it is asked to.
+        // The receiver looks at the messages that have come when it is asked to.
         let [source, sink] = labels;
         let source = sized(Progress::Dedicated, source);
         let (one, two) = pair(source, sized(Progress::Inline, sink));
         Stream { labels, one, two, sent: 0 }
     }
 
-    /// Sends messages all at once, of which so many are announced before the other side looks. Their receives are
-    /// there by then, or are not until all messages have been stored.
+    /// Sends messages all at once, of which `announced` are announced before the other side looks.
+    /// Their receives are there by then, or are not until all messages have been stored.
     fn send(&mut self, messages: u64, announced: u64, in_time: bool) {
         let ((one, to_two), (two, to_one)) = (&self.one, &self.two);
         let numbers = self.sent..self.sent + messages;
@@ -88,13 +88,13 @@ fn who_streams_to_receives_that_are_there_is_given_more() {
     stream.send(100, 50, true);
     let (given, _) = credit("early sink");
     assert_eq!((given, credit("early source").1), (WIDE, WIDE));
-    // The other direction has what it had.
+    // The other direction has the same credit as before.
     assert_eq!(credit("early source").0, FIRST);
-    // What is under way now needs not be announced.
+    // Messages that are under way now need not be announced.
     let before = stream.announced();
     stream.send(40, 0, true);
     assert_eq!(stream.announced(), before);
-    // All of it is there again for others.
+    // All credit is back for others.
     let granted = || seen("early sink").granted_bytes;
     assert!(granted() >= WIDE);
     stream.one.0.disconnect(stream.one.1);
@@ -110,7 +110,7 @@ fn messages_of_who_is_not_received_in_time_are_stored() {
     let (given, _) = credit("late sink");
     assert!(given > 40 * MESSAGE as u64 && given <= 96 << 20, "{given}");
     assert_eq!(given, credit("late source").1);
-    // What is enough is not added to.
+    // Enough credit is not added to.
     stream.send(30, 0, false);
     assert_eq!(credit("late sink").0, given);
 }
@@ -127,8 +127,8 @@ fn a_quarter_of_the_budget_stays_for_others() {
     assert!(seen.granted_bytes <= BUDGET as u64 / 4 * 3, "{seen:?}");
 }
 
-/// Who joins when nothing is left may announce one message; when the others have gone there is more for it, too, and
-/// all of it comes back.
+/// A peer that joins when nothing is left may announce one message; when the others have gone there
+/// is more for it, too, and all of it comes back.
 #[test]
 fn who_came_too_late_is_given_something_later() {
     const BUDGET: usize = 256 << 10;

@@ -57,7 +57,7 @@ fn messages_of_all_lengths_come_and_go() {
                 let long = len >= 16 << 10;
                 assert_eq!(receipt.path, if len <= 56 { Path::Inline } else { Path::Eager });
                 assert_eq!((receipt.copied_user, receipt.copied_kernel), (len as u64, 0));
-                // Why it was not sent from where it lay.
+                // The reason why it was not sent from its own memory.
                 assert_eq!(receipt.send_refused(), long.then_some(Refusal::Encrypted));
                 assert_eq!(receipt.sent_by(), long.then_some(SendMode::Plain));
                 assert_eq!(receipt.to_string().contains("encrypted"), long);
@@ -71,7 +71,7 @@ fn messages_of_all_lengths_come_and_go() {
     }
 }
 
-/// No send goes out of the memory it lies in, whatever the program insists on.
+/// No send goes out of the memory it lies in, no matter which mode the program insists on.
 #[test]
 fn what_is_encrypted_is_copied() {
     for mode in SendMode::ALL {
@@ -84,7 +84,7 @@ fn what_is_encrypted_is_copied() {
         let (_, message) = send.wait();
         assert_eq!(message, stamp::bytes(1 << 20, 3));
     }
-    // In the clear there is nothing against it.
+    // In the clear nothing prevents it.
     let ((one, to_two), (two, to_one)) =
         pair(builder(Progress::Inline), builder(Progress::Dedicated));
     assert_eq!(one.peer(to_two).unwrap().encryption, None);
@@ -107,7 +107,7 @@ fn who_is_slow_stops_who_sends_and_nothing_is_lost() {
                 one.send(to_two, number % 3, &stamp::bytes(len(number), number)).unwrap();
             }
         });
-        // Nobody takes anything for a while.
+        // The receiver takes nothing for a while.
         thread::sleep(Duration::from_millis(50));
         for number in 0..MESSAGES {
             let message = two.recv(to_one, number % 3).unwrap();
@@ -196,7 +196,7 @@ fn encryption_is_no_key() {
         assert!(error.to_string().contains("key"), "{error}");
         assert!(!joined);
     }
-    // On the loopback there need not be one.
+    // On the loopback there need not be a key.
     let (done, joined) = called(none(), none());
     done.unwrap();
     assert!(joined);

@@ -44,10 +44,10 @@ fn disconnecting_tells_the_other_side() {
     assert!(matches!(error, Error::PeerGone { how: Gone::Disconnected, .. }), "{error}");
 }
 
-/// Memory of a send that nobody takes is its owner's again when the connection ends.
+/// Memory of a send that is not received is its owner's again when the connection ends.
 #[test]
 fn what_was_on_its_way_ends_with_the_connection() {
-    // Nobody calls it while it sends.
+    // No thread calls the endpoint while it sends.
     let sending = builder(Progress::Dedicated);
     let ((one, to_two), (two, to_one)) = pair(sending, builder(Progress::Inline));
     let sends: Vec<_> =

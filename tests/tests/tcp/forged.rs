@@ -1,5 +1,6 @@
-//! A peer that greets like any other and then sends whatever it likes for frames. The owner of a region does
-//! nothing outside of it, and cuts off who breaks the rules; what an honest peer does is as ever.
+//! A peer that greets like any other and then sends frames of its own making. The owner of a region
+//! does nothing outside of it, and cuts off a peer that breaks the rules; an honest peer's
+//! operations go on as ever.
 
 use std::{
     io::{Read, Write},
@@ -13,7 +14,7 @@ use pinfold_tests::stamp::{self, Random};
 
 const KEY: [u8; 32] = [6; 32];
 const PATIENCE: Duration = Duration::from_secs(30);
-/// What a greeting takes, from who connects and from who is connected to.
+/// Bytes of a greeting, from the connecting side and from the listening side.
 const GREETING: [usize; 2] = [48 + 264 + 44, 48 + 276];
 
 // Kinds of descriptors.
@@ -23,7 +24,7 @@ const OPENED: u64 = 13;
 const USE: u64 = 14;
 const USED: u64 = 15;
 
-// What is asked, and answered.
+// Codes of operations, widths of their words, and codes of answers.
 const READ: u64 = 0;
 const WRITE: u64 = 1;
 const BRIEF: u64 = 2;
@@ -44,13 +45,13 @@ const LONG: u64 = u32::MAX as u64;
 /// Bytes of the region.
 const SIZE: usize = 1 << 20;
 
-/// Sends frames of its own over a connection whose greeting somebody else has made.
+/// Sends frames of its own over a connection whose greeting an endpoint has made.
 struct Forger {
     owner: TcpStream,
     sent: u64,
     received: u64,
     key: [u64; 3],
-    /// Who has greeted, and what it hears now: nothing.
+    /// The endpoint that has greeted; it hears nothing now.
     _greeter: (Endpoint, TcpStream),
 }
 
@@ -67,7 +68,7 @@ fn pass(from: &mut TcpStream, to: &mut TcpStream, count: usize) {
 }
 
 impl Forger {
-    /// One that the owner takes for a peer, and what it calls that.
+    /// A forger that the owner takes for a peer, and the owner's id of it.
     fn meet(owner: &Endpoint, region: &Region) -> (Forger, PeerId) {
         let address = owner.listens_at().unwrap();
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -118,7 +119,7 @@ impl Forger {
         self.frame(USE, code, number, &words, &[])
     }
 
-    /// The next answer: what is in the place of its length, its number and its words.
+    /// The next answer: the value in the place of its length, its number and its words.
     fn answer(&mut self) -> (u64, u32, Vec<u64>) {
         loop {
             let head = self.words(4);
@@ -171,7 +172,7 @@ impl Ground {
         Forger::meet(&self.owner, &self.region)
     }
 
-    /// The honest peer gets what it asks for, and the rest of the region is as it was.
+    /// The honest peer gets the bytes that it asks for, and the rest of the region is as it was.
     fn is_as_ever(&mut self) {
         self.rounds += 1;
         let new = stamp::bytes(SIZE / 2, self.rounds);
@@ -193,7 +194,7 @@ impl Ground {
     }
 }
 
-/// What is only refused: the peer stays, and nothing is touched.
+/// A question that is only refused: the peer stays, and nothing is touched.
 #[test]
 fn what_is_refused_touches_nothing() {
     let mut ground = Ground::new(Rights::ReadWrite);
@@ -221,7 +222,7 @@ fn what_is_refused_touches_nothing() {
         }
         assert!(forger.ask(CHANGE + U64, 3, offset & !7 | size, &[1]));
         assert_eq!(forger.answer(), (OUTSIDE, 3, vec![]), "{offset}");
-        // Its bytes are taken, and dropped: by the lane, and past it.
+        // The bytes of a refused write are taken, and dropped: by the lane, and past it.
         assert!(forger.ask(WRITE, 4, offset, &[100]));
         assert!(forger.frame(DATA, 0, 4, &[100 << 32, 0], &[0xff; 100]));
         assert_eq!(forger.answer(), (OUTSIDE, 4, vec![]), "{offset}");
@@ -235,7 +236,7 @@ fn what_is_refused_touches_nothing() {
         assert!(forger.ask(CHANGE + code, 7, offset, &[1]));
         assert_eq!(forger.answer(), (MISALIGNED, 7, vec![]));
     }
-    // Keys that are wrong in a bit, or of nothing.
+    // Keys that are wrong in a bit, or of no region.
     for (word, flip) in [(0, 1), (0, 1 << 63), (1, 1), (2, 1 << 63)] {
         forger.key[word] ^= flip;
         for code in [BRIEF + 8, READ, CHANGE + U64] {
@@ -248,7 +249,7 @@ fn what_is_refused_touches_nothing() {
         forger.key[word] ^= flip;
     }
     ground.is_as_ever();
-    // What is in order is done.
+    // A question in order is answered.
     assert!(forger.ask(BRIEF + 8, 9, 8, &[77]));
     assert_eq!(forger.answer(), (WRITTEN, 9, vec![]));
     assert!(forger.ask(CHANGE + 6 * 4 + U64, 9, 8, &[0]));
@@ -280,7 +281,7 @@ fn what_may_be_read_only_is_not_written() {
 
 type Attack = (&'static str, fn(&mut Forger) -> bool);
 
-/// What no honest peer sends ends the connection.
+/// A frame that no honest peer sends ends the connection.
 #[test]
 fn what_breaks_the_rules_is_cut_off() {
     let attacks: [Attack; 16] = [
@@ -310,7 +311,7 @@ fn what_breaks_the_rules_is_cut_off() {
             let key = it.key;
             it.frame(OPEN, 0, 1, &[key[0], key[1], key[2], 1], &[])
         }),
-        // Whether there is one of that number by then, or none.
+        // There may be one of that number by then, or none.
         ("it answered an operation", |it| it.frame(USED, WAS, 0, &[1], &[])),
         ("not open", |it| it.frame(USED, WRITTEN, u32::MAX, &[], &[])),
     ];
@@ -323,7 +324,7 @@ fn what_breaks_the_rules_is_cut_off() {
     }
 }
 
-/// Whoever asks on without taking what it is answered is stopped, and the owner keeps little.
+/// A peer that asks on without taking the answers is stopped, and the owner keeps little.
 #[test]
 fn who_asks_and_takes_nothing_is_stopped() {
     let mut ground = Ground::new(Rights::ReadWrite);
@@ -336,7 +337,8 @@ fn who_asks_and_takes_nothing_is_stopped() {
     }
     ground.is_cut_off(peer, "without taking");
     ground.is_as_ever();
-    // Short ones: their answers fill the connection first, then the lane, then what may wait.
+    // Short reads: their answers fill the connection first, then the lane, then the room for
+    // answers that wait.
     let (mut forger, peer) = ground.forger();
     for number in 0..10_000_000 {
         if !forger.ask(READ, number, 0, &[48]) {
@@ -347,7 +349,7 @@ fn who_asks_and_takes_nothing_is_stopped() {
     ground.is_as_ever();
 }
 
-/// Anything else: it is refused, or who sent it is cut off.
+/// Anything else: it is refused, or its sender is cut off.
 #[test]
 fn frames_of_any_kind_do_no_harm() {
     let mut ground = Ground::new(Rights::ReadWrite);

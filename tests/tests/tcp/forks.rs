@@ -14,13 +14,13 @@ use pinfold_tests::{
 
 use super::builder;
 
-/// More of them than the buffers of a connection have room for, and how long each is.
+/// More messages than the buffers of a connection have room for, and the length of each.
 const MESSAGES: u64 = 12;
 const LEN: usize = 1 << 20;
-/// A tag that nobody sends.
+/// A tag that no message has.
 const NEVER: u64 = 1 << 40;
 
-/// What is on its way goes on, however it leaves; the child has no part in it and is told so.
+/// A message on its way goes on, however it leaves; the child has no part in it and is told so.
 #[test]
 fn a_forked_child_has_no_part_in_what_is_on_its_way() {
     let stage = Stage::new(120);
@@ -70,7 +70,8 @@ pub(super) fn forking(args: &Args) {
     let peer = endpoint.connect(args.text("to")).expect("somebody listens");
     let mut sends: Vec<_> =
         (0..MESSAGES).map(|tag| endpoint.send_owned(peer, tag, stamp::bytes(LEN, tag))).collect();
-    // They are asked for when somebody reads, and until then as many go as there is room for.
+    // The messages are asked for when the other side reads, and until then as many go as there is
+    // room for.
     let turn = |endpoint: &Endpoint| {
         let nothing = endpoint.recv_timeout(peer, NEVER, Duration::from_millis(20));
         assert!(matches!(nothing, Err(Error::Timeout(_))), "{nothing:?}");
@@ -86,7 +87,7 @@ pub(super) fn forking(args: &Args) {
         told("recv", endpoint.recv(peer, 1).err());
         let owned = endpoint.send_owned(peer, 1, vec![0; LEN]);
         told("send_owned", owned.wait().0.err());
-        // What was its own memory as well is not what is sent.
+        // The child's own memory is not the memory that is sent.
         for send in sends.drain(..) {
             let (done, mut buffer) = send.wait();
             told("what was begun", done.err());

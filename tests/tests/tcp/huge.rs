@@ -36,7 +36,7 @@ fn beyond_four_gib() {
         huge::mark(&mut memory, 2);
         let wrote = remote.write(0, &memory).unwrap();
         assert_eq!((wrote.path, wrote.bytes), (Path::Eager, HUGE as u64));
-        // It is in the owner's memory by now.
+        // The write is in the owner's memory by now.
         let mut end = [0; 64];
         region.read(HUGE - end.len(), &mut end).unwrap();
         assert_eq!(end, memory[HUGE - end.len()..]);

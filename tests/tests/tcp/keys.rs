@@ -1,4 +1,4 @@
-//! Who may connect.
+//! Keys: the endpoints that may connect.
 
 use std::{
     fs,
@@ -19,7 +19,7 @@ fn inline() -> Builder {
     builder(Progress::Inline)
 }
 
-/// What becomes of a call, and whether the one called got a peer.
+/// The outcome of a call, and whether the listener got a peer.
 pub fn called(listening: Builder, calling: Builder) -> (Result<()>, bool) {
     let one = listening.listen("tcp:127.0.0.1:0").build().unwrap();
     let two = calling.connect_timeout(Duration::from_secs(20)).build().unwrap();
@@ -106,7 +106,7 @@ fn addresses_that_lead_nowhere() {
     assert!(matches!(taken, Error::NameInUse { .. }), "{taken}");
 }
 
-/// What strangers say costs little and stops nobody else.
+/// Bytes of strangers cost little and do not stop other callers.
 #[test]
 fn strangers_are_shown_out() {
     let one = inline().key(&KEY).listen("tcp:127.0.0.1:0").build().unwrap();
@@ -114,7 +114,7 @@ fn strangers_are_shown_out() {
     let socket = address.strip_prefix("tcp:").unwrap();
     let mut garbage = TcpStream::connect(socket).unwrap();
     garbage.write_all(b"GET / HTTP/1.1\r\nHost: example\r\n\r\n").unwrap();
-    // Says nothing at all, and one byte at a time.
+    // A stranger that says nothing at all, and one that says one byte at a time.
     let silent = TcpStream::connect(socket).unwrap();
     let mut slow = TcpStream::connect(socket).unwrap();
     slow.write_all(b"P").unwrap();
@@ -123,7 +123,7 @@ fn strangers_are_shown_out() {
             let two = inline().key(&KEY).build().unwrap();
             let peer = two.connect(&address).unwrap();
             two.send(peer, 1, b"in spite of them").unwrap();
-            // Until the other side has it.
+            // Until the other side has the message.
             let _ = two.recv(peer, 2);
         });
         let peer = one.accept().unwrap();
@@ -133,7 +133,7 @@ fn strangers_are_shown_out() {
     });
     let mut said = Vec::new();
     garbage.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
-    // An end or a reset, after at most what everybody is told.
+    // An end or a reset, after at most the bytes that every caller is sent.
     let _ = garbage.read_to_end(&mut said);
     assert!(said.len() <= 48, "{}", said.len());
     // The others are given up when their time is over.
@@ -153,12 +153,12 @@ fn strangers_are_shown_out() {
     assert!(one.peers().is_empty());
 }
 
-/// As many as there are places and more say nothing: whoever has the key is answered nevertheless, before they are
-/// given up.
+/// As many strangers as there are places and more say nothing: a caller with the key is answered
+/// nevertheless, before they are given up.
 #[test]
 fn strangers_do_not_keep_others_out() {
     const STRANGERS: usize = 300;
-    // Nor do they count as peers.
+    // Strangers do not count as peers either.
     let one = builder(Progress::Dedicated).key(&KEY).peers_max(2).listen("tcp:127.0.0.1:0");
     let one = one.build().unwrap();
     let address = one.listens_at().unwrap();
@@ -170,7 +170,7 @@ fn strangers_do_not_keep_others_out() {
     two.send(friend, 1, b"in spite of them").unwrap();
     let peer = one.accept().unwrap();
     assert_eq!(&*one.recv(peer, 1).unwrap(), b"in spite of them");
-    // Those that were there first had to go.
+    // The strangers that were there first had to go.
     let is_there = |mut stranger: &TcpStream| {
         stranger.set_nonblocking(true).unwrap();
         let mut said = Vec::new();

@@ -26,12 +26,12 @@ use self::{
 
 roles!(echo, restricted, late, forking);
 
-/// Of endpoints that stay on their connections, as on different hosts.
+/// The builder of endpoints that stay on their connections, as on different hosts.
 fn builder(progress: Progress) -> Builder {
     Endpoint::builder().progress(progress).local_shortcut(false)
 }
 
-/// Two endpoints, and what each calls the other.
+/// Two endpoints, and the id that each has for the other.
 fn pair(one: Builder, two: Builder) -> ((Endpoint, PeerId), (Endpoint, PeerId)) {
     let one = one.listen("tcp:127.0.0.1:0").build().unwrap();
     let two = two.build().unwrap();

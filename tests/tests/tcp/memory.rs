@@ -6,14 +6,14 @@ use pinfold_tests::stamp;
 
 use super::{builder, pair};
 
-/// Where nothing else reaches memory that is exposed, its owner's agent does.
+/// The owner's agent reaches exposed memory where nothing else does.
 #[test]
 fn exposed_memory_is_served() {
     let ((one, _to_two), (two, to_one)) =
         pair(builder(Progress::Dedicated), builder(Progress::Inline));
     let mut memory = stamp::bytes(3 << 20, 1);
     let start = memory.as_mut_ptr().expose_provenance();
-    // SAFETY: nobody else looks at it until the exposure has ended.
+    // SAFETY: no other code looks at it until the exposure has ended.
     let exposed = unsafe { one.expose(start..start + memory.len(), Rights::ReadWrite) }.unwrap();
     let space = two.open_space(to_one, &exposed.key()).unwrap();
     let mut read = vec![0; 2 << 20];
@@ -30,7 +30,7 @@ fn exposed_memory_is_served() {
     assert_eq!(memory, expected);
 }
 
-/// What is given away goes as a copy, and its memory is the giver's again.
+/// A gift goes as a copy, and its memory is the giver's again.
 #[test]
 fn donations_are_copied() {
     let ((one, to_two), (two, to_one)) =

@@ -55,7 +55,7 @@ fn who_is_slow_stops_who_sends_and_nothing_is_lost() {
                 one.send(to_two, number % 3, &bytes((number % 700) as usize, number)).unwrap();
             }
         });
-        // Nobody takes anything for a while.
+        // The receiver takes nothing for a while.
         thread::sleep(Duration::from_millis(50));
         for number in 0..MESSAGES {
             let message = two.recv(to_one, number % 3).unwrap();
@@ -75,14 +75,14 @@ fn long_messages_go_past_the_lanes() {
             }
             one.send(to_two, 5, b"last").unwrap();
         });
-        // The last one first: what came before it lies in the library's own memory then.
+        // The last one first: the messages before it lie in the library's own memory then.
         assert_eq!(&*two.recv(to_one, 3).unwrap(), bytes(200_001, 3));
         let mut short = vec![0; 1000];
         let error = two.recv_into(to_one, 2, &mut short).unwrap_err();
         assert!(matches!(error, Error::Truncated { .. }), "{error}");
         assert_eq!(short, bytes(200_000, 2)[..1000]);
         assert_eq!(&*two.recv(to_one, 1).unwrap(), bytes(200_000, 1));
-        // Asked for before it is sent, in parts.
+        // A message that is asked for before it is sent, in parts.
         let mut parts = [vec![0; 3 << 20], vec![0; 5 << 20]];
         let [first, second] = &mut parts;
         let mut into = [IoSliceMut::new(first), IoSliceMut::new(second)];

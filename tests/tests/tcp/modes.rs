@@ -1,4 +1,4 @@
-//! How long messages leave: every mode, by a ring and by calls.
+//! The ways that long messages leave: every mode, by a ring and by calls.
 
 use std::{
     fs,
@@ -23,7 +23,7 @@ use super::{builder, pair};
 
 const LENGTHS: [usize; 11] =
     [1, 56, 4096, 16_383, 16_384, 16_385, 65_536, 100_001, 300_000, 1 << 20, 8 << 20];
-/// From here on messages go past the lane.
+/// Bytes from which on messages go past the lane.
 const LONG: usize = 16 << 10;
 
 /// Without a ring, and with one where there can be one.
@@ -37,10 +37,10 @@ pub(super) fn drivers() -> Vec<bool> {
     }
 }
 
-/// Whether so many bytes may be pinned.
+/// Returns whether so many bytes may be pinned.
 fn may_pin(bytes: usize) -> bool {
     let limit = getrlimit(Resource::Memlock).current;
-    // Root is not held to it, but for that of a user namespace.
+    // Root is not held to the limit, but for that of a user namespace.
     let map = fs::read_to_string("/proc/self/uid_map").unwrap_or_default();
     let is_all = map.split_whitespace().nth(2) == Some("4294967295");
     let is_root = rustix::process::geteuid().is_root() && is_all;
@@ -51,19 +51,19 @@ pub(super) fn by(mode: SendMode, ring: bool) -> Builder {
     builder(Progress::Inline).send_mode(mode).io_uring(ring)
 }
 
-/// What a receipt has to say of a message that a mode was insisted on for.
+/// Checks the receipt of a message that a mode was insisted on for.
 fn check(receipt: &Receipt, len: usize, mode: SendMode, ring: bool) {
     let what = format!("{len} bytes, {mode:?}, ring {ring}: {receipt}");
     if len < LONG {
         return assert_eq!(receipt.sent_by(), None, "{what}");
     }
-    // To the same host the kernel copies whatever it was told, and says so.
+    // To the same host the kernel copies under every mode, and says so.
     assert_eq!((receipt.copied_user, receipt.copied_kernel), (0, len as u64), "{what}");
     let sent = receipt.sent_by().expect("past the lane");
     let driver = receipt.send_driver().expect("something sent it");
     match sent {
         SendMode::Plain => assert_eq!(driver, SendDriver::Calls, "{what}"),
-        // What little may be pinned decides which it was.
+        // The little memory that may be pinned decides which it was.
         SendMode::PerSend if !ring => assert_eq!(driver, SendDriver::Calls, "{what}"),
         _ => assert!(ring && driver == SendDriver::Ring, "{what}"),
     }
@@ -82,7 +82,7 @@ fn check(receipt: &Receipt, len: usize, mode: SendMode, ring: bool) {
     }
 }
 
-/// Sends messages of all lengths, in one part and scattered, and compares what comes.
+/// Sends messages of all lengths, in one part and scattered, and compares the bytes that come.
 fn exchange(
     (one, to_two): (&Endpoint, PeerId),
     (two, to_one): (&Endpoint, PeerId),
@@ -135,7 +135,7 @@ fn every_mode_sends_every_length() {
     }
 }
 
-/// Between networks within this machine, which copy as well.
+/// The same between networks within this machine, which copy as well.
 #[test]
 fn every_mode_crosses_a_network() {
     where_allowed("modes::every_mode_crosses_a_network", || {
@@ -202,13 +202,14 @@ fn is_given_up(ring: bool) {
     assert!(modes[..16].iter().all(|mode| *mode == SendMode::Plain));
 }
 
-/// More than the buffers of a connection have room for.
+/// More bytes than the buffers of a connection have room for.
 const MUCH: usize = 2 << 20;
 
-/// Memory that is on its way is not given back before the kernel is done with it, however the endpoint ends.
+/// Memory that is on its way is not given back before the kernel is done with it, however the
+/// endpoint ends.
 #[test]
 fn memory_in_flight_is_not_given_back() {
-    // More than buffers take, and one look.
+    // More messages than buffers take, and than one look.
     const MESSAGES: u64 = 40;
     let each =
         |ring| [SendMode::PerSend, SendMode::Cached, SendMode::Plain].map(|mode| (mode, ring));
@@ -216,7 +217,7 @@ fn memory_in_flight_is_not_given_back() {
         let sending = by(mode, ring).progress(Progress::Dedicated);
         let receiving = builder(Progress::Inline).reconnect_timeout(Duration::from_millis(200));
         let ((one, to_two), (two, to_one)) = pair(sending, receiving);
-        // They are asked for, so they come, and then nobody reads.
+        // They are asked for, so they come, and then the receiver reads no more.
         let receive = |tag: u64| two.recv_owned(to_one, tag, vec![0; MUCH]);
         let receives: Vec<_> = (0..MESSAGES).map(receive).collect();
         let send = |tag: u64| one.send_owned(to_two, tag, stamp::bytes(MUCH, tag));
@@ -230,7 +231,7 @@ fn memory_in_flight_is_not_given_back() {
         for send in sends {
             let (done, mut buffer) = send.wait();
             arrived += u64::from(done.is_ok());
-            // From here on it is the program's.
+            // From here on the buffer is the program's.
             buffer.fill(0xee);
         }
         assert!(arrived < MESSAGES, "{mode:?}: there was room for all of it");
@@ -247,7 +248,8 @@ fn memory_in_flight_is_not_given_back() {
     }
 }
 
-/// What waits in the kernel is what was sent, frames and short messages between long ones as well.
+/// The bytes that wait in the kernel are the bytes that were sent, frames and short messages
+/// between long ones as well.
 #[test]
 fn what_waits_in_the_kernel_stays_as_it_is() {
     const MESSAGES: u64 = 300;
@@ -292,7 +294,7 @@ fn who_sleeps_hears_that_memory_is_back() {
     }
 }
 
-/// Sends to who called, under the restrictions that the arguments name, and says by which mode.
+/// Sends to the caller, under the restrictions that the arguments name, and says by which mode.
 pub(super) fn restricted(args: &Args) {
     let setup = [libc::SYS_io_uring_setup];
     match args.text("by") {
@@ -307,7 +309,7 @@ pub(super) fn restricted(args: &Args) {
         setrlimit(Resource::Memlock, Rlimit { current: limit, maximum: limit }).expect("a limit");
     }
     let sending = match args.text("by") {
-        // Whoever does not say so is spared.
+        // An endpoint that does not ask for a ring makes none of the calls that would kill it.
         "kill" => builder(Progress::Inline).send_mode(SendMode::PerSend),
         _ => by(SendMode::ALL[args.number::<usize>("mode")], true),
     };
@@ -323,12 +325,12 @@ pub(super) fn restricted(args: &Args) {
         let (mode, driver) = sent.sent_by().zip(sent.send_driver()).expect("past the lane");
         say(format_args!("{} by {}", mode.name(), driver.name()));
     }
-    // Until the other side has it all.
+    // Until the other side has all messages.
     let _ = endpoint.recv(peer, 1);
 }
 
-/// Where rings are denied, at first or later, messages go by calls; where little may be pinned, they are copied. The
-/// receipts say so.
+/// Where rings are denied, at first or later, messages go by calls; where little may be pinned,
+/// they are copied. The receipts say so.
 #[test]
 fn what_is_denied_goes_otherwise() {
     let stage = Stage::new(60);
@@ -342,7 +344,8 @@ fn what_is_denied_goes_otherwise() {
             for tag in 0..30 {
                 stamp::check(&two.recv(peer, tag).unwrap(), tag);
                 let sent = sender.hear();
-                // What is killed has not said how to send, but that it is not to be copied.
+                // Under `kill` the sender has asked for one mode, `PerSend`, and for no ring:
+                // nothing is copied.
                 let held = mode != SendMode::TwoCopy || by == "kill";
                 let held = held && by != "limit" && may_pin(1 << 20);
                 match by {

@@ -1,4 +1,5 @@
-//! One-sided operations with peers on other hosts: as on one host, but that the owner has to make progress.
+//! One-sided operations with peers on other hosts: as on one host, but that the owner has to make
+//! progress.
 
 use std::{
     sync::atomic::{AtomicBool, Ordering},
@@ -58,7 +59,7 @@ fn they_say_what_they_are() {
         assert_eq!((remote.path(), remote.is_empty()), (Path::Eager, len == 0));
         assert_eq!(remote.why_not_mapped(), Some(Refusal::OtherHost));
     }
-    // Who has switched off how it would go is told so.
+    // A program that has switched off the way that it would go is told so.
     let inline = |builder: pinfold::Builder| {
         builder.paths(pinfold::PathSet::only(&[Path::Inline, Path::Cma]))
     };
@@ -82,7 +83,7 @@ fn they_say_what_they_are() {
     assert!(matches!(error, Error::BadKey), "{error}");
 }
 
-/// All lengths and alignments, either side an owner, both ways of progress.
+/// All lengths and alignments, with either side as the owner, and both ways of progress.
 #[test]
 fn bytes_come_where_they_belong() {
     for progress in BOTH {
@@ -109,7 +110,7 @@ fn bytes_come_where_they_belong() {
                     assert_eq!(wrote.refused(Path::Mapped), Some(Refusal::OtherHost));
                     assert_eq!(wrote.refused(Path::Cma), Some(Refusal::OtherHost));
                     model[at..][..len].copy_from_slice(&new);
-                    // It is in the owner's memory when the write is over.
+                    // The bytes are in the owner's memory when the write is over.
                     let mut there = vec![0; len];
                     region.read(at, &mut there).unwrap();
                     assert!(there == new, "{len} at {at}");
@@ -125,7 +126,7 @@ fn bytes_come_where_they_belong() {
             });
             assert!(region.to_vec().unwrap() == model);
         }
-        // None of that was a message.
+        // None of these operations was a message.
         for (endpoint, peer) in [&one, &two] {
             let none = endpoint.recv_timeout(*peer, pinfold::TagMatch::any(), Default::default());
             assert!(matches!(none, Err(Error::Timeout(_))), "{none:?}");
@@ -136,8 +137,8 @@ fn bytes_come_where_they_belong() {
     }
 }
 
-/// Memory that the kernel sends from where it lies, a region's or the writer's, is left alone until it no longer
-/// looks; also if the region is revoked meanwhile.
+/// Memory that the kernel sends from where it lies, a region's or the writer's, is left alone until
+/// it no longer looks; also if the region is revoked meanwhile.
 #[test]
 fn they_go_by_every_mode() {
     for mode in [SendMode::TwoCopy, SendMode::PerSend, SendMode::Cached] {
@@ -187,7 +188,7 @@ fn parts_keep_their_order() {
         let parts: Vec<(u64, Vec<u8>)> = (0..30)
             .map(|number| {
                 let len = random.pick(&LENGTHS[..11]);
-                // They overlap.
+                // The parts overlap.
                 (random.below(70_000), stamp::bytes(len, round << 8 | number))
             })
             .collect();
@@ -210,7 +211,7 @@ fn parts_keep_their_order() {
             assert!(bytes[..] == model[*at as usize..][..bytes.len()]);
         }
     }
-    // All of them are looked at before the first is written.
+    // All parts are looked at before the first is written.
     let before = region.to_vec().unwrap();
     let error = remote.write_vectored(&[(0, b"here"), (1 << 20, b"there")]).unwrap_err();
     assert!(matches!(error, Error::OutOfBounds { .. }), "{error}");
@@ -219,7 +220,7 @@ fn parts_keep_their_order() {
     assert_eq!(remote.read_vectored(&mut []).unwrap().bytes, 0);
 }
 
-/// What is read after a long part of the same call is not older than that.
+/// A part that is read after a long part of the same call is not older than that.
 #[test]
 fn parts_are_read_in_their_order() {
     let (one, two) = pair(builder(Progress::Dedicated), builder(Progress::Inline));
@@ -253,7 +254,7 @@ fn parts_are_read_in_their_order() {
     });
 }
 
-/// More threads than operations may be out at a time, of an owner that is busy with other things.
+/// More threads than operations may be out at a time, at an owner that is busy with other things.
 #[test]
 fn many_threads_wait_for_their_turn() {
     let (one, two) = pair(builder(Progress::Inline), builder(Progress::Dedicated));
@@ -272,7 +273,7 @@ fn many_threads_wait_for_their_turn() {
                 })
             })
             .collect();
-        // Most of them have asked by then.
+        // Most threads have asked by then.
         thread::sleep(std::time::Duration::from_millis(300));
         driven(&one.0, || {
             let done: Result<Vec<()>, Error> =
@@ -285,7 +286,7 @@ fn many_threads_wait_for_their_turn() {
     }
 }
 
-/// What was written before a message is there when the message is.
+/// A write before a message is there when the message is.
 #[test]
 fn messages_come_after_what_was_written() {
     let (one, two) = pair(builder(Progress::Inline), builder(Progress::Inline));
@@ -309,7 +310,7 @@ fn messages_come_after_what_was_written() {
     });
 }
 
-/// They go both ways at once, beside messages, and wait for none of them.
+/// Operations go both ways at once, beside messages, and wait for none of them.
 #[test]
 fn both_ways_at_once_beside_messages() {
     for progress in BOTH {
@@ -346,7 +347,7 @@ fn both_ways_at_once_beside_messages() {
                     for send in stuck {
                         send.wait().0.unwrap();
                     }
-                    // Whoever is over first is still asked.
+                    // The side that is over first is still asked.
                     over.wait();
                 });
             }
@@ -427,8 +428,8 @@ fn revoked_regions_are_left_alone() {
     }
 }
 
-/// Regions that are revoked while long and short operations are under way: those that succeed had their effect
-/// before, and none has one after.
+/// Regions that are revoked while long and short operations are under way: operations that succeed
+/// had their effect before, and none has one after.
 #[test]
 fn nothing_is_written_after_a_revocation() {
     let (one, two) = pair(builder(Progress::Dedicated), builder(Progress::Dedicated));
@@ -482,7 +483,7 @@ fn requests_work_as_well() {
     assert!(read == new && region.to_vec().unwrap()[77..][..300_000] == new);
 }
 
-/// What is counted is what was done.
+/// The counters agree with the operations that were done.
 #[test]
 fn operations_are_counted() {
     let (one, two) = pair(builder(Progress::Dedicated), builder(Progress::Inline));

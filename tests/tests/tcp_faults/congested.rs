@@ -1,4 +1,4 @@
-//! By which way connections are kept from sending more than the network takes.
+//! The congestion controls that keep connections from sending more than the network takes.
 
 use std::{
     fs,
@@ -19,21 +19,21 @@ use pinfold_tests::{
 
 use super::{Args, LAST, PATIENCE, meet};
 
-/// Where a network says by which way its connections begin.
+/// The file in which a network says with which congestion control its connections begin.
 const WAY: &str = "/proc/sys/net/ipv4/tcp_congestion_control";
-/// One that sends at a pace.
+/// A congestion control that sends at a pace.
 const PACED: &str = "bbr";
 const LEN: usize = 4 << 20;
-/// More messages than it takes to tell that a network loses packets.
+/// More messages than a host needs to find that a network loses packets.
 const ENOUGH: usize = 200;
 
-/// Of this process's only connection beside that with who has started it.
+/// The congestion control of this process's only connection beside the one with its starter.
 #[allow(unsafe_code)]
 fn way() -> String {
     let fds = fs::read_dir("/proc/self/fd").expect("what is open");
     let mut ways = fds.filter_map(|fd| {
         let fd = fd.ok()?.file_name().to_str()?.parse().ok()?;
-        // SAFETY: nobody closes sockets meanwhile; if it was another file, this is an error.
+        // SAFETY: no thread closes sockets meanwhile; if it was another file, this is an error.
         let socket = unsafe { BorrowedFd::borrow_raw(fd) };
         peer_address(socket).ok().filter(|peer| peer.is_ipv4())?;
         congestion::way(socket).ok()
@@ -43,7 +43,7 @@ fn way() -> String {
     way
 }
 
-/// Sends and takes as many messages as it is told, and says by which way then.
+/// Sends and takes as many messages as it is told, and says its congestion control then.
 pub(super) fn congested(args: &Args) {
     let (endpoint, peer) = meet(args);
     say(format_args!("way {}", way()));
@@ -68,7 +68,7 @@ pub(super) fn congested(args: &Args) {
     let _ = endpoint.recv_timeout(peer, LAST, Duration::from_millis(1));
 }
 
-/// Two in two places whose networks send at a pace, unless they cannot.
+/// Two players in two places whose networks send at a pace, or `None` where they cannot.
 fn pair(stage: &Stage, network: &Network) -> Option<[Player; 2]> {
     for place in 0..2 {
         let way =
@@ -90,7 +90,7 @@ fn ways(players: &mut [Player; 2]) -> [String; 2] {
     players.each_mut().map(|player| player.expect("way"))
 }
 
-/// So many messages each way: by which ways then.
+/// Has both send so many messages. Returns their congestion controls then.
 fn talk(players: &mut [Player; 2], count: usize) -> [String; 2] {
     players.iter_mut().for_each(|player| player.say(count));
     ways(players)
@@ -101,7 +101,7 @@ fn end(mut players: [Player; 2]) {
     players.iter_mut().for_each(Player::end_well);
 }
 
-/// From the first byte on, or once a trip was short.
+/// A short route is not paced: from the first byte on, or once a trip was short.
 #[test]
 fn a_short_route_is_not_paced() {
     where_allowed("congested::a_short_route_is_not_paced", || {
@@ -117,8 +117,8 @@ fn a_short_route_is_not_paced() {
     });
 }
 
-/// Where packets are lost on their way, there is a network, and the host knows best. Who loses them before they
-/// leave, as the other does here too, is told so by its own kernel.
+/// Where packets are lost on their way, there is a network, and the host knows best. A side that
+/// loses them before they leave, as the other does here too, is told so by its own kernel.
 #[test]
 fn a_network_that_loses_packets_is_the_hosts() {
     where_allowed("congested::a_network_that_loses_packets_is_the_hosts", || {
@@ -131,7 +131,7 @@ fn a_network_that_loses_packets_is_the_hosts() {
                 rounds += 1;
                 assert!(rounds < ENOUGH, "they never go by the host's way");
             }
-            // For good.
+            // The change is for good.
             assert_eq!(talk(&mut players, 4)[0], PACED);
         }
         end(players);

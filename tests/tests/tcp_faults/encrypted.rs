@@ -1,4 +1,4 @@
-//! Connections that are encrypted, with somebody on the way who listens, changes bytes, and breaks them.
+//! Encrypted connections, with a relay on the way that listens, changes bytes, and breaks them.
 
 use std::{thread, time::Duration};
 
@@ -19,7 +19,7 @@ fn is_in(text: &[u8], bytes: &[u8]) -> bool {
     bytes.windows(text.len()).any(|window| window == text)
 }
 
-/// What is said is on the wire as it is, but for a connection that is encrypted.
+/// Messages are on the wire as they are, but for a connection that is encrypted.
 #[test]
 fn what_is_said_is_not_to_be_read_on_the_way() {
     let mark = b"the quick brown fox jumps over the lazy dog 0123456789";
@@ -45,13 +45,14 @@ fn what_is_said_is_not_to_be_read_on_the_way() {
     }
 }
 
-/// Changed bytes break the connection, and nothing of what they stood for is taken; all of it comes by the next.
+/// Changed bytes break the connection, and none of the messages that they stood for is taken; all
+/// of them come by the next.
 #[test]
 fn what_was_changed_on_the_way_is_sent_again() {
     for (number, way) in [Way::There, Way::Back].into_iter().cycle().take(12).enumerate() {
         let pair = Pair::new(encrypting(Progress::Dedicated), encrypting(Progress::Inline));
         let at = [0, 3, 40, 5000, 70_000, 900_000][number / 2];
-        // What ends the greeting may go by in between: then it is too late for that place.
+        // The end of the greeting may go by in between: then it is too late for that place.
         for _ in 0..5 {
             pair.relay.alter(way, pair.relay.passed(way) + at);
             pair.talk(&LENGTHS);
@@ -92,7 +93,7 @@ fn what_was_changed_on_the_way_is_an_error() {
     drop(sends);
 }
 
-/// Resets at some places of what follows the greeting, and of a message.
+/// Resets at some places behind the greeting, and of a message.
 #[test]
 fn resets_come_to_nothing() {
     for (way, progress) in [(Way::There, Progress::Inline), (Way::Back, Progress::Dedicated)] {
@@ -108,7 +109,7 @@ fn resets_come_to_nothing() {
                     });
                     pair.talk(&[len as usize; 4]);
                 });
-                // The relay may have had more in its hands when it heard of it than all of that.
+                // The relay may have held more bytes than that when it heard of the order.
                 pair.talk(&[len as usize]);
                 for (endpoint, peer) in [(&pair.one, pair.to_two), (&pair.two, pair.to_one)] {
                     let info = endpoint.peer(peer).unwrap();
@@ -140,7 +141,7 @@ fn messages_longer_than_any_connection_lasts() {
     assert!(pair.relay.resets() > 9, "{}", pair.relay.resets());
 }
 
-/// Wherever the first handshake breaks, who connects is told; or nothing was lost.
+/// Wherever the first handshake breaks, the caller is told; or nothing was lost.
 #[test]
 fn breaks_within_the_handshake_are_errors_or_nothing() {
     for (way, bytes) in [(Way::There, GREETING[0]), (Way::Back, GREETING[1])] {

@@ -21,7 +21,7 @@ fn how(error: Error) -> Gone {
     }
 }
 
-/// Who was called waits for as long as it is told to, and so does who called and is refused.
+/// The listening side waits for as long as it is told to, and so does a caller that is refused.
 #[test]
 fn who_is_killed_is_given_up() {
     for caller_dies in [true, false] {
@@ -45,7 +45,8 @@ fn who_is_killed_is_given_up() {
     }
 }
 
-/// The descriptor of an endpoint that nobody calls tells when it is time to call a peer again, or to give it up.
+/// The descriptor of an endpoint without a thread in its calls tells when it is time to call a peer
+/// again, or to give it up.
 #[test]
 fn who_waits_on_the_descriptor_is_woken_for_that() {
     let short = || builder(Progress::Inline).reconnect_timeout(Duration::from_millis(700));
@@ -63,8 +64,8 @@ fn who_waits_on_the_descriptor_is_woken_for_that() {
     }
 }
 
-/// Another process in the place of the one that had the session does not have it: that ends at once, however long
-/// who called would wait.
+/// Another process in the place of the one that had the session does not have it: the session ends
+/// at once, however long the caller would wait.
 #[test]
 fn who_is_started_anew_is_another() {
     let stage = Stage::new(60);
@@ -83,7 +84,8 @@ fn who_is_started_anew_is_another() {
     caller.end_well();
 }
 
-/// What it had sent before, a peer has, though the connection breaks and nobody comes back.
+/// A peer has the messages that the other had sent before, though the connection breaks and no
+/// process comes back.
 #[test]
 fn operations_end_with_errors() {
     let away = Duration::from_millis(300);
@@ -108,7 +110,7 @@ fn operations_end_with_errors() {
         stamp::check(&buffer, tag as u64);
     }
     assert!(pair.one.peers().is_empty() && pair.two.peers().is_empty());
-    // Both can meet again.
+    // Both can reach each other again.
     pair.relay.reset_never();
     pair.relay.resume();
     let by = format!("tcp:{}", pair.relay.address());
@@ -117,7 +119,8 @@ fn operations_end_with_errors() {
     pair.talk(&[8, 100_000]);
 }
 
-/// Who waits for less long has forgotten who comes back; that is told at once.
+/// A side that waits for less long has forgotten the peer that comes back; the peer is told at
+/// once.
 #[test]
 fn who_comes_back_too_late_is_told() {
     let hasty = builder(Progress::Dedicated).reconnect_timeout(Duration::from_millis(200));
@@ -148,7 +151,7 @@ fn without_patience_a_break_is_the_end() {
     }
 }
 
-/// Nobody has to wait for a peer that is away.
+/// No thread has to wait for a peer that is away.
 #[test]
 fn who_closes_meanwhile_ends() {
     for progress in [Progress::Inline, Progress::Dedicated] {

@@ -25,7 +25,7 @@ fn talkers(
     [called, caller]
 }
 
-/// How often each had another connection, once all rounds are over.
+/// Connections that each talker had beyond its first, once all rounds are over.
 fn all_over(mut players: [Player; 2], rounds: std::ops::Range<usize>) -> [u64; 2] {
     for round in rounds {
         players.iter_mut().for_each(|player| drop(player.expect(&format!("round {round}"))));
@@ -51,7 +51,8 @@ fn losses_are_made_up_for() {
     });
 }
 
-/// The link is down for a moment, and the connection stays; for longer, and there is another.
+/// The link is down for a moment, and the connection stays; it is down for longer, and there is
+/// another connection.
 #[test]
 fn links_go_down_and_up() {
     where_allowed("links::links_go_down_and_up", || {
@@ -63,7 +64,7 @@ fn links_go_down_and_up() {
         network.mend(1);
         players.iter_mut().for_each(|player| drop(player.expect("round 1")));
         network.cut(0);
-        // What was sent is not acknowledged for 12 s, after which both are without a connection.
+        // The sent bytes are not acknowledged for 12 s, after which both are without a connection.
         thread::sleep(Duration::from_millis(14_500));
         network.mend(0);
         let times = all_over(players, 2..400);
@@ -71,7 +72,7 @@ fn links_go_down_and_up() {
     });
 }
 
-/// Nobody sends anything, and each finds out by itself.
+/// Neither side sends anything, and each finds out by itself.
 #[test]
 fn who_is_cut_off_for_too_long_is_lost() {
     where_allowed("links::who_is_cut_off_for_too_long_is_lost", || {
@@ -92,7 +93,7 @@ fn who_is_cut_off_for_too_long_is_lost() {
     });
 }
 
-/// Whoever has called comes back from wherever it is.
+/// The caller comes back from any address.
 #[test]
 fn a_caller_may_move() {
     where_allowed("links::a_caller_may_move", || {

@@ -1,4 +1,4 @@
-//! Connections with other hosts that break: everything comes once, or there is an error.
+//! Connections with other hosts that break: every message comes once, or there is an error.
 
 mod congested;
 mod encrypted;
@@ -33,11 +33,11 @@ use self::{
 pinfold_tests::roles!(talker, idler, pusher, sleeper, follower, congested);
 
 const KEY: [u8; 32] = [5; 32];
-/// In which what can come must come.
+/// The time in which a message that can come must come.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// The tag of the last message each way.
 const LAST: u64 = u64::MAX >> 1;
-/// One that no message has.
+/// A tag that no message has.
 const NEVER: u64 = LAST - 1;
 /// Lengths of all ways that messages go, and between them.
 const LENGTHS: [usize; 12] =
@@ -47,7 +47,7 @@ fn builder(progress: Progress) -> Builder {
     Endpoint::builder().progress(progress).key(&KEY).local_shortcut(false)
 }
 
-/// Two endpoints with something on the way between them. The second has called.
+/// Two endpoints with a relay on the way between them. The second has called.
 struct Pair {
     one: Endpoint,
     to_two: PeerId,
@@ -84,7 +84,7 @@ impl Pair {
         let talks = |endpoint: &Endpoint, peer, seeds| {
             exchange(endpoint, peer, seeds, lengths);
             over.fetch_add(1, Ordering::Relaxed);
-            // What the other side lacks may have to be sent again.
+            // Messages that the other side lacks may have to be sent again.
             until(|| {
                 let nothing = endpoint.recv_timeout(peer, NEVER, Duration::from_millis(1));
                 assert!(matches!(nothing, Err(Error::Timeout(_))), "{nothing:?}");
@@ -97,7 +97,7 @@ impl Pair {
         });
     }
 
-    /// Breaks the connection, whatever goes on there.
+    /// Breaks the connection, no matter what goes on there.
     fn reset(&self) {
         let before = self.relay.resets();
         self.relay.reset_after(pinfold_tests::network::Way::There, 0);
@@ -106,7 +106,7 @@ impl Pair {
     }
 }
 
-/// Waits until something is so.
+/// Waits until a condition holds.
 #[track_caller]
 fn until(mut is_so: impl FnMut() -> bool) {
     let end = Instant::now() + PATIENCE;
@@ -116,8 +116,8 @@ fn until(mut is_so: impl FnMut() -> bool) {
     }
 }
 
-/// Sends messages of these lengths with the first seed, and takes as many with the second: all of them, in
-/// order, and nothing else before the last word.
+/// Sends messages of these lengths with the first seed, and takes as many with the second: all of
+/// them, in order, and nothing else before the last word.
 fn exchange(endpoint: &Endpoint, peer: PeerId, seeds: [u64; 2], lengths: &[usize]) {
     let numbered = || (0u64..).zip(lengths.iter().copied());
     thread::scope(|scope| {
@@ -138,7 +138,8 @@ fn exchange(endpoint: &Endpoint, peer: PeerId, seeds: [u64; 2], lengths: &[usize
     });
 }
 
-/// An endpoint as a role's arguments say, and its peer: who listens waits for one, who does not calls.
+/// An endpoint as a role's arguments say, and its peer: a listener waits for one, any other role
+/// calls.
 fn meet(args: &Args) -> (Endpoint, PeerId) {
     let progress = if args.has("dedicated") { Progress::Dedicated } else { Progress::Inline };
     let builder =
@@ -156,8 +157,8 @@ fn meet(args: &Args) -> (Endpoint, PeerId) {
     }
 }
 
-/// Exchanges so many rounds of messages with its peer, says after each that it is over, and how often there was
-/// another connection at the end.
+/// Exchanges so many rounds of messages with its peer, says after each that it is over, and at the
+/// end how often there was another connection.
 fn talker(args: &Args) {
     let (endpoint, peer) = meet(args);
     let seeds = if args.has("listen") { [1, 2] } else { [2, 1] };

@@ -1,4 +1,4 @@
-//! Peers that are elsewhere than when they were called.
+//! Peers whose address has changed since they were called.
 
 use std::{
     fs, io,
@@ -45,8 +45,8 @@ fn a_name_is_asked_for_again() {
     caller.expect("met");
     one.send(peer, 1, &stamp::bytes(LEN, 1)).unwrap();
     caller.expect("got 1");
-    // Whoever calls there from here on is refused. The name leads to somebody else for a while, who has the key as
-    // well, and is not taken for one that was started anew.
+    // A caller there is refused from here on. The name leads to another endpoint for a while, which
+    // has the key as well, and is not taken for one that was started anew.
     drop(old);
     let other = builder(Progress::Dedicated).listen(&format!("tcp:127.0.0.3:{port}"));
     let other = other.build().unwrap();
@@ -62,7 +62,7 @@ fn a_name_is_asked_for_again() {
     caller.end_well();
 }
 
-/// Gets two messages from whoever it calls by name.
+/// Gets two messages from the endpoint that it calls by name.
 pub(super) fn follower(args: &Args) {
     host::own_hosts(Path::new(args.text("hosts"))).expect("as root");
     let endpoint = builder(Progress::Dedicated).build().expect("an endpoint");

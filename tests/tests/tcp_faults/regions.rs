@@ -24,7 +24,7 @@ fn opened(pair: &Pair, len: usize) -> (Region, RemoteRegion) {
     (region, remote)
 }
 
-/// Adds, writes and reads, and says what it counted.
+/// Adds, writes and reads, and says how much it counted.
 fn use_it(remote: &RemoteRegion, steps: u64, len: usize) {
     for step in 0..steps {
         assert_eq!(remote.fetch_add(0, 1u64).unwrap(), 2 * step);
@@ -38,7 +38,8 @@ fn use_it(remote: &RemoteRegion, steps: u64, len: usize) {
     assert_eq!(remote.fetch_add(0, 0u64).unwrap(), 2 * steps);
 }
 
-/// What goes over a connection that is reset once, after so many bytes of frames that go one way.
+/// Runs region operations over a connection that is reset once, after so many bytes of frames that
+/// go one way.
 fn reset_once(progress: Progress, way: Way, at: u64, len: usize) {
     let pair = Pair::by(builder(progress), builder(Progress::Inline), |relay| {
         relay.reset_after(way, GREETING[way as usize] + at);
@@ -61,8 +62,8 @@ fn reset_once(progress: Progress, way: Way, at: u64, len: usize) {
 /// A reset at every edge of every frame of one addition, write and read, and around them.
 #[test]
 fn resets_at_every_edge() {
-    // Heads and words: of who asks for a region, an addition, a short write, a longer one with its piece, a read;
-    // and of what answers them.
+    // Heads and words: of the questions for a region, an addition, a short write, a longer one with
+    // its piece, a read; and of the answers to them.
     for len in [8usize, 1000] {
         let (open, add, read) = (64, 72, 72);
         let write = if len <= 16 { 72 } else { 72 + 48 + len as u64 };
@@ -72,7 +73,8 @@ fn resets_at_every_edge() {
         let back = edges(&[opened, was, wrote, was, came]);
         for (way, edges) in [(Way::There, there), (Way::Back, back)] {
             for (number, at) in edges.into_iter().enumerate() {
-                // With less than a byte from there, who called does not know whether it was heard out.
+                // With less than a byte from there, the caller does not know whether it was heard
+                // out.
                 let at = at.max(u64::from(way == Way::Back));
                 let progress = [Progress::Inline, Progress::Dedicated][number % 2];
                 reset_once(progress, way, at, len);
@@ -92,7 +94,7 @@ fn edges(frames: &[u64]) -> Vec<u64> {
     edges
 }
 
-/// Long ones go on in their middle.
+/// Long operations go on in their middle.
 #[test]
 fn resets_within_long_ones() {
     for len in [20_000, 1 << 20] {
@@ -187,7 +189,7 @@ fn bytes_survive_resets_at_any_time() {
     assert!(pair.relay.resets() > 0);
 }
 
-/// A peer that does not come back: whatever is under way fails.
+/// A peer that does not come back: every operation under way fails.
 #[test]
 fn who_is_gone_is_an_error() {
     let soon = |progress| builder(progress).reconnect_timeout(Duration::from_millis(300));

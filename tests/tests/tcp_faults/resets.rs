@@ -1,4 +1,4 @@
-//! Connections that are reset at every place of what goes over them.
+//! Connections that are reset at every place of their traffic.
 
 use std::{thread, time::Duration};
 
@@ -10,7 +10,7 @@ use pinfold_tests::{
 
 use super::{LENGTHS, PATIENCE, Pair, builder, exchange, until};
 
-/// What a greeting takes, from who connects and from who is connected to.
+/// Bytes of a greeting, from the connecting side and from the listening side.
 pub const GREETING: [u64; 2] = [48 + 264 + 44, 48 + 276];
 
 /// Talks over a connection that is reset once, after so many bytes of frames that go one way.
@@ -33,7 +33,8 @@ fn reset_once(progress: Progress, way: Way, at: u64, lengths: &[usize]) {
 }
 
 fn reset_everywhere(len: usize) {
-    // As it goes over the connection: what begins a frame, and what a message of that length has there.
+    // The frame as it goes over the connection: its head, and the part that a message of that
+    // length has there.
     let head = if len <= 56 { 32 } else { 56 };
     let frame = head + len as u64;
     for way in [Way::There, Way::Back] {
@@ -41,7 +42,8 @@ fn reset_everywhere(len: usize) {
             let edges = [0, 1, head - 1, head, head + 1, frame / 2, frame - 1];
             for (number, at) in edges.into_iter().enumerate() {
                 let before = number as u64 % 3 * frame;
-                // With less than a byte from there, who called does not know whether it was heard out.
+                // With less than a byte from there, the caller does not know whether it was heard
+                // out.
                 let at = (before + at).max(u64::from(way == Way::Back));
                 reset_once(progress, way, at, &[len; 4]);
             }
@@ -69,7 +71,7 @@ fn resets_around_1_mib() {
     reset_everywhere(1 << 20);
 }
 
-/// No connection lasts for a whole message: what has come of one is not sent again.
+/// No connection lasts for a whole message: the part that has come of one is not sent again.
 #[test]
 fn messages_longer_than_any_connection_lasts() {
     let pair = Pair::by(builder(Progress::Inline), builder(Progress::Dedicated), |relay| {
@@ -80,7 +82,8 @@ fn messages_longer_than_any_connection_lasts() {
     assert!(pair.relay.resets() > 9, "{}", pair.relay.resets());
     let times = pair.two.peer(pair.to_one).unwrap().reconnections;
     assert!(times > 9, "{times}");
-    // Hardly more than each byte once has gone by, beside what was on its way and lost.
+    // Hardly more than each byte once has gone by, beside the bytes that were on their way and
+    // lost.
     assert!(pair.relay.passed(Way::There) < 12 << 20, "{}", pair.relay.passed(Way::There));
 }
 
@@ -91,8 +94,8 @@ fn resets_at_any_time() {
     reset_at_random(&pair, 6);
 }
 
-/// The same while the kernel is asked to send long messages out of the memory they lie in: nothing of a connection
-/// that broke holds up what goes on over the next.
+/// The same while the kernel is asked to send long messages out of the memory they lie in: nothing
+/// of a connection that broke holds up the traffic over the next.
 #[test]
 fn resets_while_memory_is_in_flight() {
     for mode in [SendMode::PerSend, SendMode::Cached] {
@@ -165,7 +168,7 @@ fn a_slow_reader_gets_all_of_it() {
                 let sent = stamp::bytes(len(number), number);
                 pair.two.send(pair.to_one, number, &sent).unwrap();
             }
-            // It has to be there for what is to be sent again.
+            // It has to be there for the parts that are to be sent again.
             let done = pair.two.recv_timeout(pair.to_one, 1, PATIENCE).unwrap();
             assert_eq!(&*done, b"got it");
         });
@@ -182,7 +185,7 @@ fn a_slow_reader_gets_all_of_it() {
     assert!(pair.relay.resets() > 5, "{}", pair.relay.resets());
 }
 
-/// Both sleep, and the connection breaks.
+/// Both sides sleep, and the connection breaks.
 #[test]
 fn who_sleeps_comes_back_too() {
     let pair = Pair::new(builder(Progress::Inline), builder(Progress::Inline));
@@ -211,7 +214,7 @@ fn who_sleeps_comes_back_too() {
     assert!(pair.one.counters().sleeps > 0 && pair.two.counters().sleeps > 0);
 }
 
-/// Whoever connects is told, now or later; or nothing was lost.
+/// The connecting side is told, now or later; or nothing was lost.
 #[test]
 fn breaks_within_the_greeting_are_errors_or_nothing() {
     for (way, bytes) in [(Way::There, GREETING[0]), (Way::Back, GREETING[1])] {
@@ -220,7 +223,7 @@ fn breaks_within_the_greeting_are_errors_or_nothing() {
     }
 }
 
-/// Breaks connections to new endpoints that way at each of these places of what goes over them.
+/// Breaks connections to new endpoints that way at each of these places of their traffic.
 pub(crate) fn errors_or_nothing(
     builder: impl Fn() -> Builder,
     way: Way,

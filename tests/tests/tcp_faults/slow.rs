@@ -1,4 +1,4 @@
-//! Who takes nothing for a long time is there; who answers nothing is not.
+//! A peer that takes nothing for a long time is there; one that answers nothing is not.
 
 use std::{thread, time::Duration};
 
@@ -7,15 +7,16 @@ use pinfold_tests::{Network, Stage, network::where_allowed, role::say, stamp};
 
 use super::{Args, NEVER, PATIENCE, builder, meet};
 
-/// More than the buffers of a connection have room for.
+/// More messages than the buffers of a connection have room for.
 const MESSAGES: u64 = 24;
 const LEN: usize = 1 << 20;
-/// So a connection whose other end does not answer ends after three seconds, and its pair after four.
+/// A connection of such endpoints whose other end does not answer ends after three seconds, and its
+/// pair after four.
 const AWAY: Duration = Duration::from_secs(1);
 const PAUSE: Duration = Duration::from_secs(8);
 
-/// A receiver that is busy with something else for longer than a host may be silent keeps its connection, and so
-/// its peer, whichever side had called.
+/// A receiver that makes no call for longer than a host may be silent keeps its connection, and so
+/// its peer, no matter which side had called.
 #[test]
 fn who_takes_nothing_for_long_is_not_taken_for_dead() {
     let make = |progress| builder(progress).reconnect_timeout(AWAY);
@@ -39,7 +40,7 @@ fn who_takes_nothing_for_long_is_not_taken_for_dead() {
                 let sends: Vec<_> = (0..MESSAGES)
                     .map(|tag| from.send_owned(to, tag, stamp::bytes(LEN, tag)))
                     .collect();
-                // They are asked for, so that they come.
+                // The messages are asked for, so that they come.
                 let receives: Vec<_> =
                     (0..MESSAGES).map(|tag| at.recv_owned(by, tag, vec![0; LEN])).collect();
                 let _ = at.recv_timeout(by, NEVER, Duration::from_millis(20));
@@ -50,7 +51,7 @@ fn who_takes_nothing_for_long_is_not_taken_for_dead() {
                     done.unwrap();
                     stamp::check(&message, tag);
                 }
-                // Its word that it has them.
+                // The peer's word that it has them.
                 let _ = at.recv_timeout(by, NEVER, Duration::from_millis(20));
                 for send in sends {
                     send.wait().0.unwrap();
@@ -61,7 +62,7 @@ fn who_takes_nothing_for_long_is_not_taken_for_dead() {
     });
 }
 
-/// Sends more than there is room for, and says what becomes of it.
+/// Sends more than there is room for, and says how the sends ended.
 pub(super) fn pusher(args: &Args) {
     let (endpoint, peer) = meet(args);
     say("met");
@@ -84,7 +85,7 @@ fn who_took_nothing_and_is_cut_off_is_lost() {
         let mut pusher = role("pusher", 1).with("to", to).with("dedicated", 1).spawn();
         taker.expect("met");
         pusher.expect("met");
-        // Longer than one that does not answer would have.
+        // Longer than a peer that does not answer would have.
         thread::sleep(Duration::from_secs(5));
         network.partition(0, 1);
         let said = pusher.hear();

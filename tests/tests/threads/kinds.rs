@@ -1,6 +1,7 @@
-//! Every kind of thread that the library has: that it blocks all signals, and has a name.
+//! Every kind of thread that the library has: it blocks all signals, and has a name.
 #![allow(unsafe_code)]
-// Invariant: what is exposed is not touched while it is. `getaddrinfo` is the C library's but for a pause.
+// Invariant: exposed memory is not touched while it is exposed. `getaddrinfo` is the C library's
+// but for a pause.
 
 use std::{
     collections::BTreeSet,
@@ -29,7 +30,7 @@ use pinfold_tests::{
 
 use super::{sources, watcher::Watcher};
 
-/// The name of a kind of threads, and what has one come to be.
+/// The name of a kind of threads, and the function that has one come to be.
 type Kind = (&'static str, fn(&Watcher, &Args));
 
 const KINDS: [Kind; 9] = [
@@ -134,7 +135,7 @@ fn pair(watcher: &Watcher, one: Builder, two: Builder) -> ((Endpoint, PeerId), (
     ((one, there), (two, here))
 }
 
-/// A descriptor comes that nobody wants.
+/// A descriptor comes that the endpoint does not want.
 fn closer(watcher: &Watcher, _: &Args) {
     let (one, two) = seqpacket::pair().unwrap();
     seqpacket::send(&one, b"x", &[one.as_fd()]).unwrap();
@@ -146,7 +147,7 @@ fn driver(watcher: &Watcher, _: &Args) {
     let endpoint = Endpoint::builder().progress(Progress::Dedicated).build().unwrap();
     watcher.until_seen("pinfold");
     drop(endpoint);
-    // One that a future has asked for.
+    // A message that a future has asked for.
     let ((one, to_two), (two, to_one)) = pair(watcher, Endpoint::builder(), Endpoint::builder());
     let receive = one.recv_message(to_two, 1);
     let send = two.send_owned(to_one, 1, vec![7; 100]);
@@ -164,7 +165,7 @@ fn control_flush(watcher: &Watcher, _: &Args) {
         return role::skip(format_args!("messages that the receiver fetches alone: {why}"));
     }
     let long = two.send_owned(to_one, 1, vec![7; 8 << 20]);
-    // Of what the other side does not take only so much goes out.
+    // Of the messages that the other side does not take, only so many go out.
     let mut sends: Vec<_> = (0..20_000).map(|_| one.send_owned(to_two, 2, vec![1; 8])).collect();
     assert!(sends.last_mut().is_some_and(|send| send.try_wait().is_none()));
     let mut taken = vec![0; 8 << 20];
@@ -185,7 +186,7 @@ fn agent(watcher: &Watcher, _: &Args) {
     // Fresh of the kernel: nothing is there yet.
     let memory = vec![0u8; 16 << 20];
     let at = memory.as_ptr() as usize;
-    // SAFETY: nobody touches it until it is revoked.
+    // SAFETY: no thread touches it until it is revoked.
     let exposed = unsafe { owner.expose(at..at + (16 << 20), Rights::Read) }.unwrap();
     let space = user.open_space(to_owner, &exposed.key()).unwrap();
     let mut bytes = [1; 64];
@@ -214,7 +215,7 @@ fn lookup(watcher: &Watcher, args: &Args) {
     let endpoint = builder.build().unwrap();
     let peer = endpoint.connect(&format!("tcp:localhost:{}", args.text("port"))).unwrap();
     say("met");
-    // Until then whatever is sent breaks the connection, and each new one.
+    // Until then every send breaks the connection, and each new one.
     let _word = endpoint.send_owned(peer, 1, vec![0; 8]);
     watcher.until_seen("pinfold-lookup");
 }
@@ -259,7 +260,8 @@ pub unsafe extern "C" fn getaddrinfo(
     if thread::current().name() == Some("pinfold-lookup") {
         thread::sleep(Duration::from_millis(200));
     }
-    // SAFETY: the name ends with a zero, and what has that name is of that type; the caller keeps its promises.
+    // SAFETY: the name ends with a zero, and the symbol of that name is of that type; the caller
+    // keeps its promises.
     unsafe {
         let real = libc::dlsym(libc::RTLD_NEXT, c"getaddrinfo".as_ptr());
         assert!(!real.is_null());

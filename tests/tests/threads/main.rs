@@ -1,5 +1,5 @@
-//! Threads of the library in a program that has others: their names, their signals, and times when there are none to
-//! be had.
+//! Threads of the library in a program that has others: their names, their signals, and times when
+//! no thread is to be had.
 
 mod kinds;
 mod signals;

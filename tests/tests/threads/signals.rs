@@ -1,6 +1,6 @@
 //! Signals that are meant for the program, while all of the library's threads are there.
 #![allow(unsafe_code)]
-// Invariant: sets of signals and what is written about one live through the calls that are given them.
+// Invariant: sets of signals and the words about one live through the calls that are given them.
 
 use std::{
     io,
@@ -16,7 +16,7 @@ use pinfold::{
 };
 use pinfold_tests::{Args, Stage};
 
-/// So many of either kind.
+/// Signals of either kind.
 const SIGNALS: usize = 200;
 
 #[test]
@@ -42,7 +42,7 @@ fn usr1() -> libc::sigset_t {
     }
 }
 
-/// What the calling thread does with SIGUSR1.
+/// Changes how the calling thread treats SIGUSR1.
 fn mask(how: i32) {
     // SAFETY: the set lives through the call.
     assert_eq!(unsafe { libc::pthread_sigmask(how, &usr1(), ptr::null_mut()) }, 0);
@@ -50,7 +50,8 @@ fn mask(how: i32) {
 
 /// A program that waits for SIGUSR1, which would end it where no thread blocks it.
 pub fn signalled(args: &Args) {
-    // The program blocks it last of all: what the library's threads block is their own affair.
+    // The program blocks it last of all: the signals that the library's threads block are their own
+    // affair.
     mask(libc::SIG_UNBLOCK);
     let dedicated = || Endpoint::builder().progress(Progress::Dedicated);
     let address = format!("local:signals-{}", std::process::id());

@@ -1,4 +1,4 @@
-//! The library's sources: by what they start threads.
+//! The library's sources: the calls by which they start threads.
 
 use std::{
     collections::BTreeSet,
@@ -8,7 +8,7 @@ use std::{
 
 use pinfold_tests::skip;
 
-/// By which a thread could be started; `scope` with nothing started in it is no harm.
+/// Calls by which a thread could be started; `scope` with nothing started in it is no harm.
 const WAYS: [&str; 9] = [
     "thread::spawn",
     "thread::Builder",
@@ -21,7 +21,7 @@ const WAYS: [&str; 9] = [
     "libc::clone",
 ];
 
-/// Where it is done.
+/// The one file that starts threads.
 const START: &str = "pinfold-sys/src/threads/start.rs";
 
 fn crates() -> PathBuf {
@@ -36,7 +36,8 @@ fn library() -> Vec<(String, String)> {
         for entry in fs::read_dir(&at).expect("the sources") {
             let path = entry.expect("a file").path();
             let name = path.file_name().and_then(|name| name.to_str()).expect("a name");
-            // In networks of their own threads do what their callers say, in measurements and tests.
+            // Threads in networks of their own run their callers' code, in measurements and tests
+            // alone.
             if ["tests", "model_tests", "tests.rs", "model_tests.rs", "netns"].contains(&name) {
                 continue;
             }
@@ -63,7 +64,7 @@ fn without_tests(text: &str) -> String {
     lines[..end].join("\n")
 }
 
-/// Whether this user can read the sources, which may lie in a directory of another's.
+/// Returns whether this user can read the sources, which may lie in a directory of another's.
 pub fn can_be_read() -> bool {
     fs::read_dir(crates()).is_ok()
 }

@@ -1,5 +1,5 @@
-//! Threads, descriptors and memory that are not to be had for a while: nothing hangs meanwhile, and nothing remembers it
-//! when they are to be had again.
+//! Threads, descriptors and memory that are not to be had for a while: nothing hangs meanwhile, and
+//! nothing remembers it when they are to be had again.
 
 use std::{
     fs, io,
@@ -22,7 +22,7 @@ use pinfold_sys::trial;
 use pinfold_tests::{Args, Stage, baseline, block_on, role, stage::Casting, stamp};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// Another user, who has no other process.
+/// Another user, which has no other process.
 const USER: u32 = 61_217;
 
 /// Limits that are reached, until it is dropped.
@@ -35,7 +35,7 @@ impl Limited {
         Limited(resource, before)
     }
 
-    /// No descriptor more than there are.
+    /// Allows no descriptor beyond the present ones.
     fn descriptors() -> Limited {
         let next = fs::File::open("/dev/null").expect("a descriptor").as_raw_fd();
         let limited = Limited::to(Resource::Nofile, next as u64);
@@ -50,7 +50,7 @@ impl Drop for Limited {
     }
 }
 
-/// As a user whom limits on threads bind, which root they do not.
+/// Plays a role as a user that limits on threads bind, which root is not.
 fn bound(role: Casting<'_>) -> Casting<'_> {
     if rustix::process::geteuid().is_root() { role.user(USER) } else { role }
 }
@@ -60,7 +60,8 @@ fn pair(one: Builder, two: Builder) -> ((Endpoint, PeerId), (Endpoint, PeerId)) 
     ((ends.0, ends.1), (ends.2, ends.3))
 }
 
-/// Sends and receives by futures, of which nobody but this thread makes progress unless somebody drives the endpoints.
+/// Sends and receives by futures, whose progress this thread alone makes unless a thread drives the
+/// endpoints.
 fn exchange(one: &(Endpoint, PeerId), two: &(Endpoint, PeerId), len: usize) {
     let bytes = stamp::bytes(len, 7);
     let receive = one.0.recv_message(one.1, 7);
@@ -92,14 +93,14 @@ pub fn threadless(_: &Args) {
         exchange(&ends.1, &ends.0, len);
     }
     assert_eq!(threads_named("pinfold"), 0);
-    // Who asks for a thread is told at once that there is none.
+    // A program that asks for a thread is told at once that there is none.
     match Endpoint::builder().progress(Progress::Dedicated).build() {
         Err(Error::Os { call: "clone3", source, .. }) => {
             assert_eq!(source.raw_os_error(), Some(libc::EAGAIN));
         }
         other => panic!("{other:?}"),
     }
-    // Copies are made by whoever wants them.
+    // Copies are made by the threads that want them.
     let engine = CopyEngine::new(EngineConfig { threads: 2, ..EngineConfig::default() });
     let copy = || {
         let (ended, from, to) = engine.copy(vec![7; 4 << 20], vec![0; 4 << 20])?.wait().unwrap();
@@ -124,7 +125,7 @@ pub fn threadless(_: &Args) {
     drop(dedicated);
 }
 
-/// Waits until something is so.
+/// Waits until a condition holds.
 #[track_caller]
 fn until(mut is_so: impl FnMut() -> bool) {
     let end = Instant::now() + Duration::from_secs(30);
@@ -160,7 +161,7 @@ pub fn ringless(args: &Args) {
         stamp::check(&message.unwrap(), 7);
         sent.0.unwrap()
     };
-    // Whatever else takes descriptors has them.
+    // Other parts of the program have the descriptors.
     exchange(&(one.clone(), to_two), &(two.clone(), to_one), 100);
     let limited = Limited::descriptors();
     assert_eq!(send().send_driver(), Some(SendDriver::Calls));
@@ -177,7 +178,7 @@ pub fn ringless(args: &Args) {
     assert!(last.is_some());
 }
 
-/// Whether memory is kept pinned here at all.
+/// Returns whether memory is kept pinned here at all.
 fn may_pin() -> bool {
     use pinfold::translate::{own::OwnMemory, pincache::Budget};
     let memory = OwnMemory::new(Budget::of_bytes(1 << 20)).unwrap();
@@ -222,11 +223,11 @@ pub fn cramped(_: &Args) {
         stamp::check(&one.recv(*to_two, 7).unwrap(), 7);
         send.wait().0.unwrap();
     };
-    // What such a message takes beside its place has been taken.
+    // The resources that such a message takes beside its place have been taken.
     exchange(&ends.1, &ends.0, 100_000);
     let size = || baseline::status_bytes("VmSize");
     let before = size();
-    // There is no room for the pages that messages come to, so this one comes to the heap.
+    // There is no room for the pages that messages come to, so this message comes to the heap.
     let limited = Limited::to(Resource::As, before + (POOL / 2));
     send();
     drop(limited);

@@ -11,7 +11,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// In which a thread of the program's says that it is one.
+/// The time in which a thread of the program's says that it is one.
 const GRACE: Duration = Duration::from_secs(2);
 
 /// All signals that a thread can block; the C library keeps two for itself.
@@ -22,16 +22,16 @@ pub fn all_signals() -> u64 {
 
 #[derive(Default)]
 struct Known {
-    /// The program's own.
+    /// The program's own threads.
     own: BTreeSet<u32>,
-    /// Names of those that block all signals.
+    /// Names of threads that block all signals.
     blocking: BTreeSet<String>,
-    /// Others, with what they block.
+    /// Names of other threads, with the signals that they block.
     open: BTreeSet<String>,
     looks: u64,
 }
 
-/// Looks at the threads of this process in one of its own.
+/// A watcher that looks at the threads of this process from a thread of its own.
 pub struct Watcher {
     known: Arc<Mutex<Known>>,
     over: Arc<AtomicBool>,
@@ -42,7 +42,7 @@ fn lock(known: &Mutex<Known>) -> MutexGuard<'_, Known> {
     known.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The threads there are.
+/// The ids of this process's threads.
 fn list() -> Vec<u32> {
     let tasks = fs::read_dir("/proc/self/task").expect("/proc");
     tasks.filter_map(|task| task.ok()?.file_name().to_str()?.parse().ok()).collect()
@@ -55,7 +55,7 @@ fn look(thread: u32) -> Option<(String, u64)> {
         let line = status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
         line.map(|rest| rest.trim().to_owned())
     };
-    // Of one that has just ended nothing is known but the name.
+    // The name is all that is known of a thread that has just ended.
     if field("Threads")? == "0" {
         return None;
     }
@@ -63,7 +63,7 @@ fn look(thread: u32) -> Option<(String, u64)> {
 }
 
 impl Watcher {
-    /// Begins; all threads that there are now are the program's.
+    /// Begins to watch; all present threads are the program's.
     pub fn start() -> Watcher {
         let known =
             Arc::new(Mutex::new(Known { own: list().into_iter().collect(), ..Known::default() }));
@@ -71,7 +71,8 @@ impl Watcher {
         let (its, ends) = (Arc::clone(&known), Arc::clone(&over));
         let thread = thread::spawn(move || {
             lock(&its).own.insert(pinfold_sys::threads::own());
-            // The last look begins after the end was asked for: one that is told at once looks, too.
+            // The last look begins after the end was asked for: a watcher that is told at once
+            // looks, too.
             loop {
                 let is_last = ends.load(Ordering::Relaxed);
                 look_at_all(&its);
@@ -88,7 +89,7 @@ impl Watcher {
         lock(&self.known).own.insert(pinfold_sys::threads::own());
     }
 
-    /// Waits until one of that name was seen, that blocks all signals.
+    /// Waits until a thread of that name was seen that blocks all signals.
     pub fn until_seen(&self, name: &str) {
         let end = Instant::now() + Duration::from_secs(50);
         while !lock(&self.known).blocking.contains(name) {
@@ -99,7 +100,7 @@ impl Watcher {
         }
     }
 
-    /// Those that are not the program's and do not block all signals.
+    /// Threads that are not the program's and do not block all signals.
     pub fn end(mut self) -> BTreeSet<String> {
         self.over.store(true, Ordering::Relaxed);
         self.thread.take().map(JoinHandle::join).expect("it runs").expect("no panic");
@@ -115,15 +116,15 @@ fn look_at_all(known: &Mutex<Known>) {
             continue;
         }
         let end = Instant::now() + GRACE;
-        // One of the program's is there before it can say so.
+        // A thread of the program's is there before it can say so.
         while let Some((name, blocked)) = look(thread) {
             let mut known = lock(known);
             let is_own = known.own.contains(&thread);
-            // Those that work for an io_uring are the kernel's.
+            // Threads that work for an io_uring are the kernel's.
             if is_own || name.starts_with("iou-") {
                 break;
             }
-            // While it starts another it blocks those two as well.
+            // A thread blocks those two as well while it starts another.
             if blocked & all_signals() == all_signals() {
                 known.blocking.insert(name);
                 break;

@@ -78,17 +78,17 @@ Exit status:
 With an address: 0 if there is an endpoint that can be reached, else 1.";
 
 impl DoctorArgs {
-    /// Whether to measure.
+    /// Returns whether costs are measured.
     pub(crate) fn measures(&self) -> bool {
         !self.no_measure
     }
 
-    /// Whether the report is for a program.
+    /// Returns whether the report is for a program.
     pub(crate) fn json(&self) -> bool {
         self.json
     }
 
-    /// Whether to use colours, where there is a `terminal` or not.
+    /// Returns whether to use colours, given whether the output is a `terminal`.
     pub(crate) fn color(&self, terminal: bool) -> bool {
         let unwanted = std::env::var_os("NO_COLOR").is_some_and(|no| !no.is_empty());
         terminal && !self.no_color && !unwanted

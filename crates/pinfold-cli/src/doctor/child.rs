@@ -1,8 +1,8 @@
-//! Work in a copy of this process: whatever becomes of it, this process goes on.
+//! Work in a copy of this process: this process goes on even if the copy dies.
 #![allow(unsafe_code)]
 // Invariant: this process has one thread for as long as it starts children. `doctor` starts none
-// itself, calls nothing of the library, and draws progress without a thread; its children, which
-// do all of that, start no children afterwards.
+// itself, calls nothing of the library, and draws progress without a thread. Its children do all of
+// that, and start no children afterwards.
 
 use std::{
     fs::File,
@@ -24,12 +24,12 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 /// The result of trying something.
 pub(crate) type Tried<T> = Result<T, Denial>;
 
-/// Why something that was tried did not work.
+/// The reason why something that was tried did not work.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Denial {
     /// A system call failed.
     Errno { call: String, errno: i32 },
-    /// The process that tried was killed by a signal, at this call if at any that is known.
+    /// A signal killed the process that tried, at this call if a call is known.
     Killed { call: String, signal: i32 },
     /// It did something, but not the right thing.
     Wrong(String),
@@ -46,7 +46,7 @@ impl Denial {
         }
     }
 
-    /// What the kernel answered, if it did.
+    /// The error that the kernel answered with, if it answered.
     pub(crate) fn errno(&self) -> Option<i32> {
         match self {
             Denial::Errno { errno, .. } => Some(*errno),
@@ -55,16 +55,16 @@ impl Denial {
     }
 }
 
-/// The calls that make processes to try something with, in [`Denial::Errno`].
+/// The names of the calls that make processes for trials, in [`Denial::Errno`].
 pub(crate) const FORK: &str = "fork";
 /// See [`FORK`].
 pub(crate) const PIPE: &str = "pipe";
 
-/// How long a child may take for a few system calls. Only a machine that is very busy, or whose
-/// processes are being stopped, needs seconds.
+/// Time that a child may take for a few system calls. It takes seconds only on a machine that is
+/// very busy or stops its processes.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Tries something in a child and waits for it. If that kills it, it was for `call`.
+/// Tries something in a child and waits for it. A death of the child is put down to `call`.
 pub(crate) fn attempt<T>(call: &'static str, work: impl FnOnce() -> Tried<T>) -> Tried<T>
 where
     T: Serialize + DeserializeOwned,
@@ -81,7 +81,7 @@ pub(crate) struct Child<T> {
     _answers: PhantomData<T>,
 }
 
-/// Starts trying something. If that kills the child, it was for `call`.
+/// Starts trying something. A death of the child is put down to `call`.
 ///
 /// # Errors
 /// [`Denial::Errno`] of [`FORK`] if there can be no other process, or of the pipe to it.
@@ -115,7 +115,7 @@ impl<T: DeserializeOwned> Child<T> {
     pub(crate) fn finish(mut self, patience: Duration) -> Tried<T> {
         let answer = self.answer.take().map_or(Ok(Vec::new()), |from| read(from, patience));
         if answer.is_err() {
-            // It has something else to do than to answer.
+            // The child has something else to do than to answer.
             let _ = kill_process(self.pid, Signal::KILL);
         }
         let status = self.wait();
@@ -171,8 +171,8 @@ impl<T> Drop for Child<T> {
     }
 }
 
-/// In a child: has the library keep names in this directory, if one is given, rather than where it
-/// would.
+/// In a child: has the library keep names in this directory, if one is given, rather than in its
+/// usual one.
 pub(crate) fn look_for_names_in(place: Option<&PathBuf>) {
     if let Some(place) = place {
         // SAFETY: a child begins with one thread, and this is called before there are more.
@@ -194,7 +194,7 @@ fn read(from: OwnedFd, patience: Duration) -> Tried<Vec<u8>> {
                 return Err(Denial::Untried(format!("no result within {seconds} seconds")));
             }
             Ok(_) | Err(Errno::INTR) => {}
-            // Then the read waits.
+            // Without an answer the read waits.
             Err(_) => {}
         }
         match from.read(&mut some) {

@@ -1,15 +1,15 @@
-//! `pinfold doctor`: what this machine, user and container allow, what each path costs here, and
-//! how to get more.
+//! `pinfold doctor`: the permissions of this machine, user and container, the costs of each path
+//! here, and the remedies.
 //!
 //! In the order of a run:
 //!
 //! - [`args`]: the options.
-//! - [`trial`]: what is found out by doing it, each thing in a [`child`] of its own, which may be
-//!   killed for it.
-//! - [`facts`]: what the system says about itself, to tell why, and what to change.
-//! - [`judge`]: what follows from both. No I/O.
-//! - [`peer`]: whether one endpoint can be reached, step by step.
-//! - [`report`]: what comes out, the same for machines and for people; [`text`]: for people.
+//! - [`trial`]: facts that are found by doing, each in a [`child`] of its own, which may be killed
+//!   for it.
+//! - [`facts`]: the system's statements about itself, which tell causes and remedies.
+//! - [`judge`]: the conclusions from both. No I/O.
+//! - [`peer`]: a check that one endpoint can be reached, step by step.
+//! - [`report`]: the output, the same for machines and for people; [`text`]: for people.
 
 mod args;
 mod child;

@@ -1,5 +1,5 @@
-//! Whether the endpoint at an address of the form `tcp:HOST:PORT` can be reached: step by step, so that what
-//! fails is told from what does not.
+//! A check that the endpoint at an address of the form `tcp:HOST:PORT` can be reached, step by
+//! step: it tells the steps that fail from those that do not.
 
 use std::{
     fmt::Display,
@@ -18,7 +18,7 @@ use crate::{
     words::Words,
 };
 
-/// How long each step may take.
+/// Time that each step may take.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Tries it, and says how far it got.
@@ -35,11 +35,11 @@ pub(super) fn reach(address: &str, key: Option<&Path>, tls: bool) -> ExitCode {
     }
 }
 
-/// Why it does not go on.
+/// The reason why it does not go on.
 enum End {
     /// A step failed.
     Failed(String),
-    /// What is to be said of it is lost.
+    /// The output is lost.
     Lost(Lost),
 }
 

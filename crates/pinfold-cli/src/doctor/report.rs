@@ -1,4 +1,4 @@
-//! What comes out: the object that `--json` prints, whose names are a promise to scripts.
+//! The report: the object that `--json` prints, whose names are a promise to scripts.
 
 use std::collections::BTreeMap;
 
@@ -33,7 +33,7 @@ pub(crate) struct Verdict {
     pub(crate) text: String,
 }
 
-/// Where this is.
+/// The machine of the report.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct Machine {
     pub(crate) kernel: Option<String>,
@@ -44,13 +44,13 @@ pub(crate) struct Machine {
     pub(crate) memory_bytes: Option<u64>,
 }
 
-/// Who this is.
+/// The user of this process.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct User {
     pub(crate) uid: u32,
     pub(crate) gid: u32,
     pub(crate) name: Option<String>,
-    /// Whether it can change the machine's settings.
+    /// True if it can change the machine's settings.
     pub(crate) root: bool,
     /// Of those that matter here.
     pub(crate) capabilities: Option<Vec<&'static str>>,
@@ -60,38 +60,38 @@ pub(crate) struct User {
     pub(crate) dumpable: Option<bool>,
 }
 
-/// What there is to run on.
+/// The processors to run on.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(crate) struct Processors {
     pub(crate) usable: Option<Vec<usize>>,
     pub(crate) online: Option<usize>,
     /// Processors' worth of time.
     pub(crate) quota: Option<f64>,
-    /// Whether the usable ones are hardware threads of one core.
+    /// True if the usable ones are hardware threads of one core.
     pub(crate) same_core: Option<bool>,
     pub(crate) shared_cache: Option<bool>,
 }
 
-/// Whether messages can go by a path.
+/// A path, and whether messages can go by it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct PathReport {
     pub(crate) works: bool,
     pub(crate) why: Option<String>,
 }
 
-/// How something that was tried went.
+/// The result of a trial.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Status {
     Works,
     Denied,
-    /// Whoever tries is killed.
+    /// A process that tries is killed.
     Killed,
-    /// It could not be tried.
+    /// The facility could not be tried.
     Unknown,
 }
 
-/// What something is good for.
+/// The purpose of a facility.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Use {
@@ -109,7 +109,7 @@ pub(crate) enum Use {
     Memory,
 }
 
-/// Why something does not work.
+/// The reason why something does not work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Reason {
@@ -134,11 +134,11 @@ pub(crate) enum Reason {
 pub(crate) struct Remedy {
     /// A command to run.
     pub(crate) run: Option<String>,
-    /// What else there is to know or to do.
+    /// Anything else to know or to do.
     pub(crate) note: Option<String>,
 }
 
-/// One thing that was tried.
+/// One facility that was tried.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct Facility {
     #[serde(skip)]
@@ -146,7 +146,7 @@ pub(crate) struct Facility {
     pub(crate) status: Status,
     #[serde(rename = "use")]
     pub(crate) used: Use,
-    /// What was found out beside that.
+    /// Further findings of the trial.
     pub(crate) detail: Option<String>,
     pub(crate) errno: Option<String>,
     pub(crate) reason: Option<Reason>,
@@ -154,10 +154,10 @@ pub(crate) struct Facility {
     pub(crate) remedies: Vec<Remedy>,
 }
 
-/// Where endpoints are found.
+/// The directory in which endpoints are found.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct Names {
-    /// Whether an endpoint can listen, as things are.
+    /// True if an endpoint can listen, as things are.
     pub(crate) works: bool,
     pub(crate) directory: Option<String>,
     pub(crate) free_bytes: Option<u64>,
@@ -165,10 +165,10 @@ pub(crate) struct Names {
     pub(crate) why: Option<String>,
 }
 
-/// What messages cost.
+/// The costs of messages.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(crate) struct Costs {
-    /// Why none of the figures is given.
+    /// The reason why none of the figures is given.
     pub(crate) withheld: Option<String>,
     pub(crate) class: Option<&'static str>,
     /// A cache line from core to core.
@@ -185,21 +185,21 @@ pub(crate) struct Cost {
     pub(crate) path: &'static str,
     pub(crate) latency_ns: Option<f64>,
     pub(crate) bandwidth_mb_s: Option<f64>,
-    /// Why one of the figures is not given.
+    /// The reason why one of the figures is not given.
     pub(crate) withheld: Option<String>,
     pub(crate) class: &'static str,
-    /// What the library chose, where it had the choice.
+    /// The path that the library chose, where it had the choice.
     pub(crate) taken: Option<String>,
 }
 
-/// How much of a limit is left.
+/// The room that is left below a limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Room {
     Ok,
     /// More than 70 % is used.
     Near,
-    /// It is small to begin with.
+    /// The limit is small to begin with.
     Low,
     Unknown,
 }
@@ -213,14 +213,14 @@ pub(crate) struct Limit {
     pub(crate) used: Option<u64>,
     /// `None`: no limit.
     pub(crate) limit: Option<u64>,
-    /// Up to where the limit can be raised without privilege, if that is more.
+    /// The value that the limit can be raised to without privilege, if that is more.
     pub(crate) hard: Option<u64>,
     pub(crate) unit: &'static str,
     pub(crate) status: Room,
     pub(crate) remedies: Vec<Remedy>,
 }
 
-/// How bad it is.
+/// The severity of a problem.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Severity {
@@ -228,7 +228,7 @@ pub(crate) enum Severity {
     Fatal,
     /// It works slower than it could.
     Slower,
-    /// It works; something else is to be known.
+    /// It works; a note belongs to it.
     Warning,
 }
 

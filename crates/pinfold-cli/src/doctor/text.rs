@@ -33,8 +33,8 @@ impl Page {
         let _ = writeln!(self.text, "{text}");
     }
 
-    /// Something to read behind `head`, in as many lines as it needs. Commands are not for this: they
-    /// are copied.
+    /// A text behind `head`, in as many lines as it needs. Commands are not for this: they are
+    /// copied.
     fn said(&mut self, head: &str, text: &str) {
         for line in hanging(head, text, self.width) {
             self.line(line);
@@ -57,7 +57,7 @@ impl Page {
         if self.color { format!("\x1b[{code}m{text}\x1b[0m") } else { text.to_owned() }
     }
 
-    /// A name, a word, and what there is to say about it.
+    /// A name, a word, and remarks on it.
     fn row(&mut self, name: &str, word: &str, shade: Shade, more: &str) {
         let (name, word) = (format!("  {name:20} "), format!("{word:8}"));
         let before = name.chars().count() + word.chars().count() + 1;
@@ -202,7 +202,7 @@ fn facilities(page: &mut Page, all: &[Facility]) {
             let more = one.why.as_deref().or(one.detail.as_deref());
             let more = more.map_or(what.to_owned(), |more| format!("{what}; {more}"));
             page.row(one.name, word, shade, &more);
-            // What is a problem is said below.
+            // Problems are reported below, with their remedies.
             let apart = matches!(used, Use::Arenas | Use::Hosts | Use::Memory);
             if let Some(remedy) = one.remedies.first().filter(|_| apart) {
                 page.line(format_args!("  {:29} to allow it: {}", "", self::one(remedy)));
@@ -214,7 +214,7 @@ fn facilities(page: &mut Page, all: &[Facility]) {
 /// The paths in the order of the tables; the first three are always measured.
 const PATHS: [&str; 5] = ["inline", "eager", "cma", "mapped", "handoff"];
 
-/// What is chosen takes in a table, with the path and the class, characters.
+/// Columns of the table that the chosen path takes, with the path and the class, characters.
 const CHOSEN: usize = 31;
 
 fn costs(page: &mut Page, costs: &Costs) {
@@ -251,7 +251,7 @@ fn table(page: &mut Page, costs: &Costs, title: &str, value: impl Fn(&Cost) -> O
             paths.push(row.path);
         }
     }
-    // Where there is little room, what is chosen has lines of its own.
+    // In a narrow table the chosen path has lines of its own.
     let wide = page.width.is_none_or(|width| width >= 12 + 13 * paths.len() + CHOSEN);
     let (first, each) = if wide { (10, 12) } else { (8, 9) };
     let mut head = format!("  {title:first$}");
@@ -299,7 +299,7 @@ fn limits(page: &mut Page, all: &[Limit]) {
             "bytes" => units::gibibytes(value),
             _ => value.to_string(),
         };
-        // As good as none.
+        // A limit of 2^60 or more is as good as none.
         let most = limit.limit.filter(|&most| most < 1 << 60);
         let of = most.map_or("no limit".to_owned(), amount);
         let used = limit.used.filter(|&used| used > 0);

@@ -1,4 +1,4 @@
-//! The second process: does as it is told until there is no more to do.
+//! The second process: follows orders until there are no more.
 
 use super::{
     bench,
@@ -14,7 +14,7 @@ use super::{
 /// Serves the first process to the end.
 ///
 /// # Errors
-/// What made it give up; the first process has been told.
+/// The error that made it give up; the first process has been told.
 pub(crate) fn serve(pair: &mut Pair, stage: &mut Stage) -> Result<()> {
     let done = obey(pair, stage);
     if let Err(why) = &done {

@@ -14,9 +14,9 @@ use super::{
     terms::{Kind, Memory, Route, Setting, What},
 };
 
-/// Seconds that everything takes, unless told otherwise.
+/// Seconds of the whole run, unless told otherwise.
 const SECONDS: f64 = 150.0;
-/// How much longer a run with `--quick` may take before it is given up.
+/// Time that a run with `--quick` may take beyond its promise before it is given up.
 const QUICK_GRACE: Duration = Duration::from_secs(4);
 /// The longest message there is memory for, twice.
 const SIZE_MAX: usize = 4 << 30;
@@ -179,23 +179,23 @@ Exit status:
   1  the measurement failed: wrong contents, the other process gone, output that cannot be written
   2  the command line makes no sense";
 
-/// What this process is to do.
+/// The task of this process.
 pub(crate) enum Role {
     /// Start the second process and measure.
     Start,
     /// Wait at an address.
     Listen(String),
-    /// Measure with who waits at an address.
+    /// Measure with the process that waits at an address.
     Connect(String),
     /// Be the second process; the first one is at standard input.
     Second,
     /// Be the third process, which computes; the first one is at standard input.
     Third,
-    /// Be the first process of another pair; what it is to do comes through standard input.
+    /// Be the first process of another pair; its orders come through standard input.
     Twin,
 }
 
-/// Where the results go.
+/// The outputs that the results go to.
 #[derive(Clone, Debug)]
 pub(crate) struct Output {
     pub(crate) json: bool,
@@ -205,7 +205,7 @@ pub(crate) struct Output {
 }
 
 impl PerfArgs {
-    /// What this process is to do.
+    /// The task of this process.
     pub(crate) fn role(&self) -> Role {
         if self.burn {
             return Role::Third;
@@ -228,7 +228,7 @@ impl PerfArgs {
         Some(TcpArgs::usual(hosts, self.quick, bounds, self.json, html))
     }
 
-    /// What is to be measured.
+    /// The measurements to make.
     ///
     /// # Errors
     /// [`Fail::Usage`] if nothing is left to measure.
@@ -236,7 +236,7 @@ impl PerfArgs {
         fn or_all<T: Clone>(some: &[T], all: &[T]) -> Vec<T> {
             if some.is_empty() { all.to_vec() } else { some.to_vec() }
         }
-        // Where something else is asked for, that is looked at.
+        // Other sizes that are asked for are measured instead.
         let usual = self.sizes.is_empty() && self.paths.is_empty() && self.memory.is_empty();
         let usual = usual && !self.touch;
         let settings = if usual { &Setting::ALL[..] } else { &[Setting::Alone] };
@@ -269,21 +269,22 @@ impl PerfArgs {
         Ok(wish)
     }
 
-    /// How long everything may take.
+    /// Time of the whole run.
     ///
     /// # Errors
-    /// [`Fail::Usage`] if that is no time, or more than `--quick` promises.
+    /// [`Fail::Usage`] if the time is zero, or more than `--quick` promises.
     pub(crate) fn time(&self) -> Result<Duration> {
         self.bounds.time(self.quick, SECONDS)
     }
 
-    /// When a measurement that has come to a halt is given up, at the latest.
+    /// The latest time at which a halted measurement is given up.
     pub(crate) fn limit(&self) -> Option<Duration> {
         let time = self.time().ok().filter(|_| self.quick)?;
         Some(time + QUICK_GRACE)
     }
 
-    /// Has copies made as was asked for: by this process, and by the second one if it is started.
+    /// Sets the copy algorithm that was asked for, in this process, and in the second one if it is
+    /// started.
     ///
     /// # Errors
     /// [`Fail::Usage`] if the processor lacks the algorithm.
@@ -303,7 +304,7 @@ impl PerfArgs {
         self.bounds.cores()
     }
 
-    /// Where the results go.
+    /// The outputs that the results go to.
     pub(crate) fn output(&self) -> Output {
         use std::io::IsTerminal;
         let wanted = !self.no_color && std::env::var_os("NO_COLOR").is_none_or(|no| no.is_empty());

@@ -1,4 +1,4 @@
-//! Where Pinfold is behind what one would use instead: the worst first. No I/O.
+//! The rows in which Pinfold is behind its alternatives: the worst first. No I/O.
 
 use super::compare::Row;
 
@@ -9,9 +9,9 @@ pub(crate) const LISTED_MAX: usize = 10;
 pub(crate) struct Behind<'a> {
     /// The worst of them, the worst first, with how many times better Pinfold is: less than one.
     pub(crate) worst: Vec<(f64, &'a Row)>,
-    /// In so many it is behind.
+    /// The number of rows in which it is behind.
     pub(crate) count: usize,
-    /// So many have something that Pinfold is set against.
+    /// The number of rows that have something to set Pinfold against.
     pub(crate) of: usize,
 }
 
@@ -28,7 +28,7 @@ pub(crate) fn behind(rows: &[Row]) -> Behind<'_> {
 }
 
 impl Behind<'_> {
-    /// How many there are, in words.
+    /// The number of them, in words.
     pub(crate) fn summary(&self) -> String {
         match (self.count, self.of) {
             (_, 0) => "nothing was set against it".into(),
@@ -50,7 +50,7 @@ mod tests {
         rows(&testing::findings().collected.records(), |_, _| None)
     }
 
-    /// As if Pinfold took so many times as long.
+    /// Rows as if Pinfold took so many times as long.
     fn slower(row: &Row, times: f64) -> Row {
         let mut row = row.clone();
         let pinfold = row.pinfold.as_mut().unwrap();

@@ -2,10 +2,10 @@
 //! [`run`] with the same [`Spec`] at the same time. Between samples the first process looks at
 //! the clock, so that a run on a busy machine ends in time all the same.
 //!
-//! Payloads. Untouched: the memory is written before and checked after each run, outside the
-//! timed part, and stays as it is in between. Touched: every message is written anew before it
-//! is sent, and read and checked after it has arrived; what that takes is not counted, what it
-//! does to the caches is.
+//! Payloads. Untouched: the memory is written before and checked after each run, outside the timed
+//! part, and stays as it is in between. Touched: every message is written anew before it is sent,
+//! and read and checked after it has arrived; the time for that is not counted, its effect on the
+//! caches is.
 
 use std::time::{Duration, Instant};
 
@@ -41,7 +41,7 @@ use super::{
 /// Sets this side of a subject up, talking to the other side, which does the same.
 ///
 /// # Errors
-/// Why the subject cannot be had here; the others still can.
+/// The reason why the subject cannot be had here; the others still can.
 pub(crate) fn set_up((id, setting): Made, pair: &mut Pair) -> Result<Box<dyn Bench>> {
     // Threads that are started here may move, too.
     let _unbound = setting.is_unbound().then(|| pair.unbind());
@@ -122,12 +122,12 @@ pub(super) fn run<S: Subject>(subject: &mut S, stage: &mut Stage, spec: &Spec) -
     Ok(outcome)
 }
 
-/// From one message to the next where one goes every so often.
+/// The time from one message to the next in a paced run.
 const PACE: Duration = Duration::from_millis(1);
 
-/// Has messages go at a pace, where they shall: the first process sleeps until the next one is due.
+/// Paces messages, if they are paced: the first process sleeps until the next one is due.
 struct Pacer {
-    /// When it is due; `None` where messages follow each other.
+    /// The time at which it is due; `None` if messages follow each other.
     due: Option<Instant>,
 }
 
@@ -147,8 +147,8 @@ impl Pacer {
     }
 }
 
-/// The time of a hop between the cores, nanoseconds; nothing where that would tell of other processes. Both
-/// sides get here.
+/// The time of a hop between the cores, nanoseconds; none where it would tell of other processes.
+/// Both sides get here.
 fn probe(stage: &mut Stage, spec: &Spec) -> Result<f64> {
     if spec.setting.is_crowded() {
         return stage.sync.barrier().map(|()| 0.0);
@@ -156,17 +156,17 @@ fn probe(stage: &mut Stage, spec: &Spec) -> Result<f64> {
     stage.sync.hop_ns()
 }
 
-/// How many samples one part of a run has: as many as planned, fewer when it takes too long.
+/// The number of samples in one part of a run: as many as planned, fewer when it takes too long.
 ///
 /// The first process decides, one sample ahead, so that the second never waits for a decision.
 struct Course {
     left: u64,
-    /// First: what was decided last.
+    /// First: the last decision.
     next: bool,
 }
 
 impl Course {
-    /// Of at most `samples`, and at least one unless that is none.
+    /// Of at most `samples`, and at least one unless `samples` is 0.
     fn new(stage: &mut Stage, samples: u64) -> Course {
         let next = samples > 0;
         if stage.is_first() {
@@ -175,7 +175,7 @@ impl Course {
         Course { left: samples, next }
     }
 
-    /// Whether there is another sample, which then begins.
+    /// Returns whether there is another sample, which then begins.
     #[inline]
     fn goes_on(&mut self, stage: &mut Stage) -> Result<bool> {
         if !stage.is_first() {
@@ -218,7 +218,7 @@ fn latency<S: Subject>(
     Ok(())
 }
 
-/// Where the writing and checking of every single message stands.
+/// The progress of writing and checking every single message.
 struct Touch {
     active: bool,
     checks: bool,
@@ -347,7 +347,7 @@ fn both_ways<S: Subject>(subject: &mut S, stage: &mut Stage, count: usize) -> Re
 }
 
 /// Bursts of messages. A sample is a burst: from its beginning until the second side has said,
-/// through a line both map, that all of it has arrived.
+/// through a line that both map, that all of it has arrived.
 fn stream<S: Subject>(
     subject: &mut S,
     stage: &mut Stage,
@@ -384,7 +384,7 @@ fn burst<S: Subject>(
     let count = spec.per_sample as usize;
     if spec.touched {
         stage.out.fill(spec.first_number(side) + *number);
-        // Nobody starts before both have written.
+        // Neither side starts before both have written.
         stage.sync.barrier()?;
     }
     let start = clock::ticks();

@@ -1,11 +1,11 @@
-//! The options that bound a measurement, of `pinfold perf` and of `pinfold perf copy`: how often, how long
-//! and where.
+//! The options that bound a measurement, of `pinfold perf` and of `pinfold perf copy`: rounds, time
+//! and processors.
 
 use std::time::Duration;
 
 use super::fail::{Fail, Result};
 
-/// Seconds with `--quick`, which promises 30: what is left is for starting up and ending.
+/// Seconds with `--quick`, which promises 30: the rest is for starting up and ending.
 const QUICK_SECONDS: f64 = 24.0;
 
 /// How often, how long and where.
@@ -25,15 +25,15 @@ pub(super) struct Bounds {
 }
 
 impl Bounds {
-    /// How often; so many times unless told otherwise.
+    /// The number of rounds; so many unless told otherwise.
     pub(super) fn rounds(&self, usual: u32) -> u32 {
         self.rounds.unwrap_or(usual)
     }
 
-    /// How long; so many seconds unless told otherwise.
+    /// The time of the run; so many seconds unless told otherwise.
     ///
     /// # Errors
-    /// [`Fail::Usage`] if that is no time, or more than `--quick` promises.
+    /// [`Fail::Usage`] if the time is zero, or more than `--quick` promises.
     pub(super) fn time(&self, quick: bool, usual: f64) -> Result<Duration> {
         let seconds = match self.seconds {
             Some(seconds) if quick && seconds > QUICK_SECONDS => {
@@ -51,7 +51,7 @@ impl Bounds {
         }
     }
 
-    /// Where; `None` if that is left to the command.
+    /// The two processors; `None` if the choice is left to the command.
     ///
     /// # Errors
     /// [`Fail::Usage`] if they are not two processors that this process may use.

@@ -28,7 +28,7 @@ pub(crate) struct BriefRow {
     pub(crate) what: What,
     pub(crate) size: usize,
     pub(crate) route: Route,
-    /// How far apart the cores were.
+    /// The distance between the cores.
     pub(crate) class: Class,
     /// Nanoseconds, or megabytes a second.
     pub(crate) median: f64,
@@ -39,7 +39,7 @@ pub(crate) struct BriefRow {
     pub(crate) taken: Option<String>,
 }
 
-/// What came out.
+/// The results.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Brief {
     pub(crate) rows: Vec<BriefRow>,
@@ -47,19 +47,19 @@ pub(crate) struct Brief {
     pub(crate) hop_ns: f64,
     /// The load of other programs meanwhile.
     pub(crate) conditions: Conditions,
-    /// The processors of the two processes, where they were bound to one.
+    /// The processors of the two processes, if they were bound to one.
     pub(crate) cores: [Option<usize>; 2],
     /// Sentences the reader must see.
     pub(crate) notes: Vec<String>,
 }
 
-/// How often each is measured, in turns with all others: one that is measured once may be anything.
+/// Rounds of each measurement, in turns with all others: a single one may be anything.
 const ROUNDS: u32 = 3;
 
 /// Two ends of a socket for the two processes.
 ///
 /// # Errors
-/// Why there is none.
+/// The reason why there is none.
 pub(crate) fn ends() -> Result<(OwnedFd, OwnedFd), String> {
     Control::pair().map_err(|why| why.to_string())
 }
@@ -68,7 +68,7 @@ pub(crate) fn ends() -> Result<(OwnedFd, OwnedFd), String> {
 /// about `time`.
 ///
 /// # Errors
-/// What ended it, in words.
+/// The error that ended it, in words.
 pub(crate) fn first(end: OwnedFd, sizes: &[usize], time: Duration) -> Result<Brief, String> {
     let wish = Wish {
         whats: vec![What::Latency, What::Bandwidth],
@@ -77,7 +77,7 @@ pub(crate) fn first(end: OwnedFd, sizes: &[usize], time: Duration) -> Result<Bri
         size_max: usize::MAX,
         routes: Route::ALL.to_vec(),
         settings: vec![Setting::Alone],
-        // One row for each path: what is chosen is shown for ordinary memory.
+        // One row for each path: the choice of the library is shown for ordinary memory.
         but: Id::all().filter(is_no_path).collect(),
         memories: Memory::ALL.to_vec(),
         rounds: ROUNDS,
@@ -108,13 +108,13 @@ pub(crate) fn first(end: OwnedFd, sizes: &[usize], time: Duration) -> Result<Bri
     });
     let rows = rows.collect();
     let hop_ns = found.usual_hop_ns().ok_or("nothing was measured")?;
-    // Nobody gave any.
+    // No `--seconds` was given.
     let notes = found.notes.iter().map(|note| note.replace(", or --seconds allows too few", ""));
     let (conditions, notes) = (found.conditions, notes.collect());
     Ok(Brief { rows, hop_ns, conditions, cores, notes })
 }
 
-/// What is measured beside the paths that messages take.
+/// Subjects that are measured beside the paths of messages.
 fn is_no_path(id: &Id) -> bool {
     let other =
         |route: Route| route.is_one_sided() || route.is_by_address() || route == Route::Active;
@@ -124,7 +124,7 @@ fn is_no_path(id: &Id) -> bool {
 /// The second process: does its part.
 ///
 /// # Errors
-/// What ended it, in words.
+/// The error that ended it, in words.
 pub(crate) fn second(end: OwnedFd) -> Result<(), String> {
     let serve = |(mut pair, mut stage)| answer::serve(&mut pair, &mut stage);
     Pair::answer(Control::new(end)).and_then(serve).map_err(|why| why.to_string())

@@ -1,7 +1,7 @@
-//! Figures mean nothing where the machine was too busy. No I/O.
+//! The judgement whether the machine was too busy for figures to mean anything. No I/O.
 //!
-//! A figure is worth nothing if others ran where it was measured: it then tells of their time
-//! slices. Whoever shows figures withholds these, and says why.
+//! A figure is worth nothing if other processes ran where it was measured: it then tells of their
+//! time slices. Code that shows figures withholds these, and says why.
 
 use super::{
     load::{Conditions, Load},
@@ -11,14 +11,14 @@ use super::{
 /// The part of the time that a process may have waited for a processor, or its processor for the
 /// host.
 const WAITED_MAX: f64 = 0.1;
-/// Where that is not known: how often a second others may have taken its processor.
+/// If that time is not known: how often a second other processes may have taken its processor.
 const PREEMPTED_PER_S_MAX: f64 = 25.0;
 /// A cache line that takes longer from core to core, nanoseconds, waits for something else.
 const HOP_NS_MAX: f64 = 5_000.0;
-/// How far rounds of the same may differ, as a factor.
+/// The factor by which rounds of the same may differ.
 pub(crate) const SPREAD_MAX: f64 = 4.0;
 
-/// Why nothing that was measured under such conditions is worth anything, if so.
+/// The reason why measurements under such conditions are worth nothing, if so.
 pub(crate) fn conditions(it: &Conditions, hop_ns: Option<f64>) -> Option<String> {
     let busy = |why: String| Some(format!("the machine was busy ({why})"));
     for side in 0..2 {
@@ -59,8 +59,8 @@ fn waited(it: &Conditions, side: usize) -> Option<String> {
     (per_s > PREEMPTED_PER_S_MAX).then(why)
 }
 
-/// Why a figure is worth nothing, by what each round of it came to, if so. All rounds that there
-/// were are `of`: those of another class are not compared.
+/// The reason why a figure is worth nothing, by the results of its rounds, if so. All rounds that
+/// there were are `of`: those of another class are not compared.
 pub(crate) fn rounds(rounds: &[f64], of: usize) -> Option<String> {
     let sound = |value: &&f64| value.is_finite() && **value > 0.0;
     if rounds.is_empty() || !rounds.iter().all(|value| sound(&value)) {

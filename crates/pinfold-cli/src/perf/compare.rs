@@ -1,4 +1,4 @@
-//! Which records are set against which: those of one measure, size and class, and no others.
+//! The comparison of records: only those of one measure, size and class are set against each other.
 
 use super::{
     class::Class,
@@ -10,17 +10,17 @@ use super::{
 #[derive(Clone, Debug)]
 pub(crate) struct Row {
     pub(crate) cell: Cell,
-    /// What of Pinfold it is about.
+    /// The group of Pinfold's records that it is about.
     pub(crate) group: Group,
     pub(crate) class: Class,
     pub(crate) memcpy: Option<Record>,
-    /// The better of the line and the ring; for an arena, what a mapping does; for what is given,
-    /// the line, whatever the size.
+    /// The better of the line and the ring; for an arena, the mapping; for given buffers, the line
+    /// of any size.
     pub(crate) floor: Option<Record>,
-    /// The best of what one would use instead; for an arena, two copies through a ring are among
-    /// that; for active messages, it is what requests and answers go through most.
+    /// The best of the alternatives; for an arena, two copies through a ring are among these; for
+    /// active messages, the usual way of requests and answers.
     pub(crate) best: Option<Record>,
-    /// Pinfold as it is used: choosing by itself; or the best single path if that was not asked
+    /// Pinfold as it is used, choosing by itself; or the best single path if that was not asked
     /// for.
     pub(crate) pinfold: Option<Record>,
     /// The path of that.
@@ -28,23 +28,23 @@ pub(crate) struct Row {
 }
 
 impl Row {
-    /// How many times better Pinfold is than the best alternative.
+    /// The factor by which Pinfold is better than the best alternative.
     pub(crate) fn against_best(&self) -> Option<f64> {
         goodness(self.pinfold.as_ref()?, self.best.as_ref()?)
     }
 
-    /// What is shown of it.
+    /// The records that are shown of it.
     pub(crate) fn records(&self) -> impl Iterator<Item = &Record> + Clone {
         [&self.floor, &self.best, &self.pinfold].into_iter().flatten()
     }
 
-    /// What part of what the bare machine does Pinfold reaches.
+    /// The part of the bare machine's speed that Pinfold reaches.
     pub(crate) fn of_floor(&self) -> Option<f64> {
         goodness(self.pinfold.as_ref()?, self.floor.as_ref()?)
     }
 }
 
-/// How many times better `one` is than `other`, by their means: what is rare and slow counts.
+/// The factor by which `one` is better than `other`, by their means: rare slow messages count.
 fn goodness(one: &Record, other: &Record) -> Option<f64> {
     debug_assert_eq!((one.what, one.class), (other.what, other.class));
     let ratio = one.mean / other.mean;
@@ -52,8 +52,8 @@ fn goodness(one: &Record, other: &Record) -> Option<f64> {
     (better.is_finite() && better > 0.0).then_some(better)
 }
 
-/// The rows of all records, in the order of measures, groups, sizes and classes; those whose
-/// messages were touched by themselves.
+/// The rows of all records, in the order of measures, groups, sizes and classes; touched messages
+/// make rows of their own.
 ///
 /// The best of a few is no best: a class in which only some of the subjects were seen makes no
 /// row beside one with more. Nor do mixed runs, which can hardly be compared.
@@ -74,7 +74,7 @@ pub(crate) fn rows(
                 r.cell() == cell && belongs(r, group) && !(alone && r.id().group().is_none())
             };
             let here: Vec<&Record> = records.iter().filter(here).collect();
-            // How much a row is worth: as many subjects as there are, and better settled than mixed.
+            // The worth of a row: the number of its subjects, and settled runs above mixed ones.
             let worth = |class: Class| match here.iter().filter(|r| r.class == class).count() {
                 0 => (false, 0),
                 subjects => (class != Class::Mixed, subjects),
@@ -105,7 +105,7 @@ fn groups(records: &[Record], cell: Cell) -> Vec<Group> {
     if groups.is_empty() { vec![Group::Heap] } else { groups }
 }
 
-/// Whether a record stands in rows of this group.
+/// Returns whether a record stands in rows of this group.
 fn belongs(record: &Record, group: Group) -> bool {
     record.id().group().is_none_or(|only| only == group)
 }
@@ -123,7 +123,7 @@ fn best_of<'a>(
     records.filter(|r| r.class == class && wanted(r)).max_by(better).cloned()
 }
 
-/// What the bare machine does, in rows that are made of `here`.
+/// The record of the bare machine for rows that are made of `here`.
 fn floor(all: &[Record], here: &[&Record], group: Group, class: Class) -> Option<Record> {
     let here = here.iter().copied();
     match group {
@@ -211,7 +211,7 @@ mod tests {
         let rows = rows(&records, |_, _| Some("mapped"));
         let at = |row: &&Row| (row.cell.what, row.cell.size) == (What::Bandwidth, 4 << 20);
         let here: Vec<&Row> = rows.iter().filter(at).collect();
-        // Untouched in ordinary memory and in an arena, and touched in an arena.
+        // Rows: untouched in ordinary memory and in an arena, and touched in an arena.
         let kinds: Vec<_> = here.iter().map(|row| (row.cell.touched, row.group)).collect();
         assert_eq!(kinds, [(false, Group::Heap), (false, Group::Arena), (true, Group::Arena)]);
         let subject = |record: &Option<Record>| record.as_ref().map(|record| record.subject);
@@ -223,10 +223,10 @@ mod tests {
         assert!((here[1].against_best().unwrap() - 3.0).abs() < 0.01);
         assert_eq!(subject(&here[2].best), Some(Kind::Pipe));
         assert_eq!(here[2].path, Some("mapped"));
-        // What is added is set against nothing.
+        // Additions to a region are set against nothing.
         let added = rows.iter().find(|row| row.group == Group::Region).unwrap();
         assert!(added.best.is_none() && added.floor.is_none());
-        // What is given is set against the messages of the same size, and against a bare hop.
+        // Given buffers are set against the messages of the same size, and against a bare hop.
         let given = rows.iter().find(|row| row.group == Group::Given).unwrap();
         assert_eq!((given.cell.size, given.path), (1 << 20, Some("handoff")));
         assert_eq!(subject(&given.floor), Some(Kind::Line));
@@ -266,7 +266,7 @@ mod tests {
             assert!((mean / ns - 1.0).abs() < 0.01, "{mean}");
             assert_eq!((row.path, subject(&row.best)), (Some("write"), Some(Kind::CmaWrite)));
         }
-        // It writes where both know, and is no way to send a message.
+        // It writes to a place that both know, and is no way to send a message.
         let what = |row: &&Row| (row.cell.what, row.cell.size) == (What::Latency, 4096);
         let messages = |row: &&Row| row.group == Group::Heap && what(row);
         assert_eq!(rows.iter().filter(messages).count(), 1);

@@ -1,5 +1,5 @@
-//! How the two processes talk between batches: small JSON messages, and descriptors, over a
-//! Unix socket that keeps message boundaries.
+//! The control channel of the two processes between batches: small JSON messages, and descriptors,
+//! over a Unix socket that keeps message boundaries.
 
 use std::{
     io::{IoSlice, IoSliceMut},
@@ -25,7 +25,7 @@ use super::fail::{Fail, Result};
 const MESSAGE_BYTES_MAX: usize = 32 << 10;
 /// The most descriptors in one message.
 const FDS_MAX: usize = 4;
-/// How long a process that must answer may take.
+/// Time that a process has for an answer.
 pub(crate) const ANSWER: Duration = Duration::from_secs(60);
 
 /// One end of the socket.

@@ -1,26 +1,25 @@
-//! Which two cores the two processes run on.
+//! The two cores that the two processes run on.
 
 use std::fs;
 
 use pinfold_sys::cpu::affinity;
 use rustix::thread::{CpuSet, sched_setaffinity};
 
-/// Two of `allowed` that do not share a core's execution units, if there are such; otherwise two
-/// that do; `None` where there is only one.
+/// Two of `allowed` that do not share a core's execution units if there are such, otherwise two
+/// that do; `None` if there is only one.
 pub(crate) fn two_of(allowed: &[usize]) -> Option<[usize; 2]> {
     let first = *allowed.first()?;
     other_than(allowed, first).map(|second| [first, second])
 }
 
-/// One of `allowed` that is not `taken`, nor a hardware thread of the same core if that can be
-/// helped.
+/// One of `allowed` that is not `taken`, and if possible no hardware thread of the same core.
 pub(crate) fn other_than(allowed: &[usize], taken: usize) -> Option<usize> {
     let threads = threads_of(taken);
     let others = || allowed.iter().copied().filter(|&cpu| cpu != taken);
     others().find(|cpu| !threads.contains(cpu)).or_else(|| others().next())
 }
 
-/// Whether both processes run on the same core, as far as is known.
+/// Returns whether both processes run on the same core, as far as is known.
 pub(crate) fn only_one(cores: [Option<usize>; 2]) -> bool {
     match cores {
         [Some(first), Some(second)] => first == second,
@@ -44,7 +43,7 @@ impl Drop for Unbound {
     }
 }
 
-/// Has the calling thread run on these processors. Where the kernel denies that it stays where it is.
+/// Binds the calling thread to these processors. If the kernel denies that, it stays as it is.
 fn bind(cpus: &[usize]) {
     let mut set = CpuSet::new();
     cpus.iter().filter(|&&cpu| cpu < CpuSet::MAX_CPU).for_each(|&cpu| set.set(cpu));

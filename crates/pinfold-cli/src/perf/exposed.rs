@@ -3,8 +3,7 @@
 // Invariant: an `Exposed` alone writes the bytes it gives out. Its file is sealed against writers
 // before the descriptor leaves this process (kernels from 5.1 on; before that the other side, which
 // runs this same program, maps it to be read). So references to its bytes are sound, as for any
-// memory whose readers see what they see. A `Window` makes no reference to what it maps: it copies
-// out.
+// memory that others only read. A `Window` makes no reference to what it maps: it copies out.
 
 use std::{
     io,
@@ -25,7 +24,7 @@ const HUGE: usize = 2 << 20;
 /// Bytes that the other process can read.
 pub(crate) struct Exposed {
     map: SharedMapping,
-    /// Those that have memory; a multiple of [`HUGE`] or all.
+    /// Bytes of those that have memory; a multiple of [`HUGE`] or all.
     ready: usize,
 }
 
@@ -38,7 +37,7 @@ impl Exposed {
         Ok((Exposed { map, ready: 0 }, file))
     }
 
-    /// Sees to memory for the first `len` bytes, in huge pages where there are any.
+    /// Provides memory for the first `len` bytes, in huge pages where there are any.
     pub(crate) fn grow(&mut self, len: usize) -> io::Result<()> {
         if len > self.map.len() {
             return Err(io::ErrorKind::OutOfMemory.into());
@@ -59,7 +58,7 @@ impl Deref for Exposed {
 
     #[inline]
     fn deref(&self) -> &[u8] {
-        // SAFETY: mapped as long as `self` lives, initialised by the kernel, written by nobody
+        // SAFETY: mapped as long as `self` lives, initialised by the kernel, written by nothing
         // else: see the invariant.
         unsafe { std::slice::from_raw_parts(self.map.as_ptr(), self.ready) }
     }
@@ -73,15 +72,15 @@ impl DerefMut for Exposed {
     }
 }
 
-/// The other process's [`Exposed`], as it is seen here.
+/// The other process's [`Exposed`], as seen from here.
 pub(crate) struct Window {
     map: ReadOnlyMapping,
-    /// Those that were mapped in, from the first.
+    /// Bytes of those that were mapped in, from the first.
     ready: usize,
 }
 
 impl Window {
-    /// Maps what the other side made.
+    /// Maps the memory that the other side made.
     pub(crate) fn open(file: &OwnedFd, len: usize) -> Result<Window> {
         memfd::check_sealed(file.as_fd(), len)
             .map_err(|why| Fail::Protocol(format!("shared memory: {why}")))?;

@@ -1,4 +1,4 @@
-//! What can end a run, and what can make one subject impossible.
+//! Errors: those that end a run, and those that make one subject impossible.
 
 use std::{io, process::ExitCode, time::Duration};
 
@@ -8,7 +8,7 @@ use crate::{exit, output::Lost, words::Words};
 /// The result of anything that can end a run.
 pub(crate) type Result<T, E = Fail> = std::result::Result<T, E>;
 
-/// Why a run, or the set-up of one subject, failed.
+/// The reason why a run, or the set-up of one subject, failed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Fail {
     /// A message did not arrive as it was sent.
@@ -50,7 +50,7 @@ pub(crate) enum Fail {
 }
 
 impl Fail {
-    /// Says it, and gives the exit status for it.
+    /// Reports it, and returns the exit status for it.
     pub(crate) fn end(&self) -> ExitCode {
         match self {
             Fail::Usage(why) => exit::usage(why),
@@ -64,14 +64,14 @@ impl Fail {
         move |source| {
             let source = source.into();
             match source.kind() {
-                // What a pipe or a socket says when its other end closed.
+                // A pipe or a socket reports these errors when its other end has closed.
                 io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset => Fail::Gone,
                 _ => Fail::Os { call, source },
             }
         }
     }
 
-    /// Whether the cause may lie with the other process, which then knows more.
+    /// Returns whether the cause may lie with the other process, which then knows more.
     pub(crate) fn may_be_the_peers(&self) -> bool {
         match self {
             Fail::Gone | Fail::Os { .. } | Fail::Protocol(_) => true,

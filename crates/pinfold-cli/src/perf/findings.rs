@@ -1,4 +1,4 @@
-//! What has been found out, and who has the last word about it.
+//! The findings, and the ledger that decides which thread has the last word.
 
 use std::{
     sync::{Arc, Mutex, PoisonError},
@@ -7,7 +7,7 @@ use std::{
 
 use super::{busy, class::Class, load::Conditions, machine::Machine, record::Collected};
 
-/// Everything that is known so far, and at the end.
+/// All results so far, and at the end.
 pub(crate) struct Findings {
     pub(crate) machine: Machine,
     pub(crate) collected: Collected,
@@ -22,7 +22,7 @@ pub(crate) struct Findings {
 }
 
 impl Findings {
-    /// How far apart the cores were, in a sentence.
+    /// The distance between the cores, in a sentence.
     pub(crate) fn distance(&self) -> String {
         let part = |class: Class| {
             let runs = self.collected.runs(class);
@@ -39,7 +39,7 @@ impl Findings {
         format!("From core to core a cache line takes: {}.", parts.join(", "))
     }
 
-    /// What was done with the payload, in a sentence.
+    /// The treatment of the payload, in a sentence.
     pub(crate) fn payload(&self) -> &'static str {
         if self.touched {
             "Every message was written before it was sent and read after it arrived (not timed)."
@@ -55,7 +55,7 @@ impl Findings {
         hops.get(hops.len() / 2).copied()
     }
 
-    /// A sentence for readers where others ran on the machine meanwhile.
+    /// A sentence for readers if other programs ran on the machine meanwhile.
     pub(crate) fn doubt(&self) -> Option<String> {
         let why = busy::conditions(&self.conditions, self.usual_hop_ns())?;
         Some(format!("{why}: figures tell of that, too; measure again when nothing else runs"))
@@ -72,8 +72,9 @@ impl Findings {
 
 /// The findings while they are added to.
 ///
-/// Two may want to end the run: the thread that measures, when it is done or has failed, and the
-/// watchdog, when it no longer gets anywhere. Whoever takes the findings has the last word.
+/// Two threads may want to end the run: the one that measures, when it is done or has failed, and
+/// the watchdog, when the run no longer gets anywhere. The thread that takes the findings has the
+/// last word.
 #[derive(Clone)]
 pub(crate) struct Ledger {
     start: Instant,
@@ -107,8 +108,7 @@ impl Ledger {
         }
     }
 
-    /// Takes the findings. `None` when the other one that may has done so, and will end the
-    /// process.
+    /// Takes the findings. `None` if the other thread has taken them, and will end the process.
     pub(crate) fn take(&self) -> Option<Findings> {
         let mut findings = self.findings.lock().unwrap_or_else(PoisonError::into_inner).take()?;
         findings.took = self.start.elapsed();

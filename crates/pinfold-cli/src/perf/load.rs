@@ -6,19 +6,19 @@ use serde::{Deserialize, Serialize};
 /// The time of the threads of one process that measured, while they did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Load {
-    /// How long it ran, nanoseconds.
+    /// Time that it ran, nanoseconds.
     pub(crate) ran_ns: u64,
-    /// How long it could have run and had no processor, nanoseconds; `None` if that is not known.
+    /// Time that it could have run but had no processor, nanoseconds; `None` if that is not known.
     pub(crate) waited_ns: Option<u64>,
-    /// How often another one took its processor; `None` if that is not known.
+    /// The number of times that another process took its processor; `None` if that is not known.
     pub(crate) preempted: Option<u64>,
 }
 
 impl Load {
-    /// Of no time at all.
+    /// The load of no time at all.
     pub(crate) const NONE: Load = Load { ran_ns: 0, waited_ns: Some(0), preempted: Some(0) };
 
-    /// Both, one after the other.
+    /// The load of both, one after the other.
     pub(crate) fn and(self, other: Load) -> Load {
         let sum = |one: Option<u64>, two: Option<u64>| Some(one?.saturating_add(two?));
         Load {
@@ -29,7 +29,7 @@ impl Load {
     }
 }
 
-/// Measures the load of the calling thread from when it is made.
+/// Measures the load of the calling thread, from [`Meter::start`] on.
 pub(crate) struct Meter(Scheduled);
 
 impl Meter {
@@ -50,15 +50,15 @@ impl Meter {
     }
 }
 
-/// Under which conditions something was measured.
+/// The conditions of a measurement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Conditions {
-    /// How long was measured, nanoseconds, without what was set up in between.
+    /// Time measured, nanoseconds, without the set-ups in between.
     pub(crate) wall_ns: u64,
     /// The load of either process meanwhile.
     pub(crate) sides: [Load; 2],
-    /// How long the host let their processors wait, nanoseconds, and of how long; `None` if that is
-    /// not known.
+    /// Time that the host let their processors wait, nanoseconds, and the time of which it is a
+    /// part; `None` if that is not known.
     pub(crate) stolen: Option<(u64, u64)>,
     /// Both processes share one processor.
     pub(crate) one_core: bool,
@@ -78,7 +78,7 @@ impl Conditions {
     }
 }
 
-/// How long the host has let the processors of both processes wait, nanoseconds.
+/// Time that the host has let the processors of both processes wait, nanoseconds.
 pub(crate) fn stolen_ns(cores: [Option<usize>; 2]) -> Option<u64> {
     let mut cpus: Vec<usize> = cores.into_iter().collect::<Option<_>>()?;
     cpus.dedup();

@@ -1,4 +1,4 @@
-//! What a result was measured on: facts a reader needs to judge it.
+//! The machine that a result was measured on: facts a reader needs to judge it.
 
 use std::fs;
 
@@ -10,14 +10,14 @@ pub(crate) struct Machine {
     pub(crate) processor: String,
     pub(crate) processors: usize,
     pub(crate) kernel: String,
-    /// 0 if that is not known.
+    /// 0 if the number is not known.
     pub(crate) memory_bytes: u64,
     /// The processors that the two processes were bound to.
     pub(crate) cores: [Option<usize>; 2],
 }
 
 impl Machine {
-    /// Looks around. What cannot be found out is said to be unknown.
+    /// Looks around. Facts that cannot be found out are said to be unknown.
     pub(crate) fn look(cores: [Option<usize>; 2]) -> Machine {
         let cpuinfo = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
         let meminfo = fs::read_to_string("/proc/meminfo").unwrap_or_default();
@@ -40,7 +40,7 @@ impl Machine {
         }
     }
 
-    /// Where the two processes ran.
+    /// The processors that the two processes ran on.
     pub(crate) fn placement(&self) -> String {
         match self.cores {
             [Some(one), Some(two)] if one == two => format!("both processes on core {one}"),
@@ -54,7 +54,7 @@ impl Machine {
         format!("{}, {}", self.alone(), self.placement())
     }
 
-    /// The same without where the processes ran.
+    /// The same without the processors.
     pub(crate) fn alone(&self) -> String {
         let Machine { processor, processors, kernel, memory_bytes, .. } = self;
         let memory = match memory_bytes {
@@ -67,7 +67,7 @@ impl Machine {
     }
 }
 
-/// How much memory programs may still take, bytes, if the kernel says so.
+/// Memory that programs may still take, bytes, if the kernel says so.
 pub(crate) fn available_bytes() -> Option<u64> {
     let meminfo = fs::read_to_string("/proc/meminfo").ok()?;
     field(&meminfo, "MemAvailable").map(kib)

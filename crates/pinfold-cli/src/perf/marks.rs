@@ -1,31 +1,31 @@
-//! What a reader must know about a figure before it is believed. No I/O.
+//! Marks of figures: facts that a reader must know before believing one. No I/O.
 
 use super::{record::Record, terms::What};
 
 /// Fewer samples than this say little: the 99th percentile is then the worst of them.
 pub(crate) const FEW: u64 = 100;
 
-/// Of messages longer than this, bytes, few samples are to be expected.
+/// Messages longer than this, bytes, are expected to have few samples.
 const SHORT_BYTES: usize = 1 << 20;
 
-/// A mean and a median that differ by more than this, as a factor, are not told by one figure.
+/// The factor between a mean and a median above which one figure does not tell both.
 pub(crate) const UNEVEN: f64 = 1.5;
 
-/// Whether a record rests on few samples although its messages are short. Processor time has one
-/// sample of all messages of a turn.
+/// Returns whether a record rests on few samples although its messages are short. Processor time
+/// has one sample of all messages of a turn.
 pub(crate) fn is_few(record: &Record) -> bool {
     record.n < FEW && record.size <= SHORT_BYTES && record.what != What::Cpu
 }
 
-/// How many times worse the mean of a record is than its median, where that is more than
-/// [`UNEVEN`]; below one, how much better, where that is as much.
+/// The factor by which the mean of a record is worse than its median, if it is more than
+/// [`UNEVEN`]; below one, the factor by which it is better, if that is as much.
 pub(crate) fn unevenness(record: &Record) -> Option<f64> {
     let ratio = record.mean / record.median;
     let worse = if record.unit.more_is_better() { 1.0 / ratio } else { ratio };
     (worse.is_finite() && !(1.0 / UNEVEN..=UNEVEN).contains(&worse)).then_some(worse)
 }
 
-/// The marks of a row with these records: `?` where one is of few samples, `!` where one is uneven.
+/// The marks of a row with these records: `?` if one is of few samples, `!` if one is uneven.
 pub(crate) fn of<'a>(records: impl Iterator<Item = &'a Record> + Clone) -> String {
     let few = records.clone().any(is_few).then_some('?');
     let uneven = records.clone().any(|record| unevenness(record).is_some()).then_some('!');

@@ -26,9 +26,9 @@ use crate::progress::say;
 
 /// The tag of the message that names the socket.
 const TAG: u64 = 0x7065_7266;
-/// How long the two may take to find each other's socket.
+/// Time that the two have to find each other's socket.
 const PATIENCE: Duration = Duration::from_secs(20);
-/// How long the connecting side waits for the listening one to start.
+/// Time that the connecting side waits for the listening one to start.
 const START: Duration = Duration::from_secs(5);
 
 /// The two processes know each other.
@@ -77,7 +77,7 @@ fn socket() -> Result<OwnedFd> {
         .map_err(Fail::os("socket"))
 }
 
-/// Accepts the process behind `peer`, and nobody else.
+/// Accepts the process behind `peer`, and no other.
 fn accept_peer(listener: &OwnedFd, endpoint: &Endpoint, peer: PeerId) -> Result<OwnedFd> {
     let info = endpoint.peer(peer).ok_or(Fail::Gone)?;
     let start = Instant::now();

@@ -1,22 +1,24 @@
-//! `pinfold perf`: Pinfold beside what one would use instead, and beside what the machine can do.
+//! `pinfold perf`: Pinfold beside its alternatives, and beside the bare machine.
 //!
 //! In the order of a run:
 //!
 //! - [`terms`]: the nouns of what follows.
-//! - [`args`], [`bounds`], [`plan`], [`pace`]: what to measure, in which order, for how long.
-//! - [`pair`], [`meet`], [`control`], [`cores`], [`answer`]: the two processes and how they talk;
+//! - [`args`], [`bounds`], [`plan`], [`pace`]: the measurements, their order, and their durations.
+//! - [`pair`], [`meet`], [`control`], [`cores`], [`answer`]: the two processes and their talk;
 //!   [`neighbour`], [`twin`]: others beside them.
-//! - [`sync`], [`shared`], [`exposed`], [`stage`]: how they keep step during a run.
-//! - [`subject`]: what is measured. [`bench`]: how. [`payload`], [`verify`]: with which bytes.
-//! - [`stats`], [`record`], [`findings`]: what comes out.
-//! - [`compare`], [`marks`], [`behind`]: what is said of it.
-//! - [`table`], [`html`], [`machine`], [`units`]: how it is shown.
+//! - [`sync`], [`shared`], [`exposed`], [`stage`]: the means by which they keep step during a run.
+//! - [`subject`]: the subjects measured. [`bench`]: the way of measuring. [`payload`], [`verify`]:
+//!   the bytes.
+//! - [`stats`], [`record`], [`findings`]: the results.
+//! - [`compare`], [`marks`], [`behind`]: the judgement on them.
+//! - [`table`], [`html`], [`machine`], [`units`]: the ways to show them.
 //! - [`copy`]: `pinfold perf copy`, copies within one process.
-//! - [`modes`]: `pinfold perf send-modes`, what it costs to send datagrams.
+//! - [`modes`]: `pinfold perf send-modes`, the costs of sending datagrams.
 //! - [`tcp`]: `pinfold perf tcp`, between hosts.
 //! - [`brief`]: a short measurement for other commands.
-//! - [`load`], [`busy`]: what else ran meanwhile, and whether that spoils what was measured.
-//! - [`fail`], [`watchdog`]: how a run ends when it cannot go on.
+//! - [`load`], [`busy`]: other programs that ran meanwhile, and whether they spoil the
+//!   measurements.
+//! - [`fail`], [`watchdog`]: the end of a run that cannot go on.
 
 mod answer;
 mod args;
@@ -144,7 +146,7 @@ fn act(args: &PerfArgs) -> Result<()> {
     };
     let done = run::measure(&mut pair, &mut stage, &wish, time, &ledger);
     let Some(mut findings) = ledger.take() else {
-        // The watchdog has it, and is about to end the process.
+        // The watchdog has the findings, and is about to end the process.
         loop {
             std::thread::park();
         }
@@ -159,8 +161,8 @@ fn standard_input() -> Result<OwnedFd> {
     std::io::stdin().as_fd().try_clone_to_owned().map_err(Fail::os("dup"))
 }
 
-/// Shows what was found, in every way that was asked for. What one cannot show, the others still
-/// do.
+/// Shows the findings, in every way that was asked for. If one way fails, the others still show
+/// them.
 fn show(findings: &Findings, output: &Output) -> Result<()> {
     let written = output.html.as_ref().map_or(Ok(()), |file| html::write(findings, file));
     table::shown(table::print(findings, output), written)

@@ -1,6 +1,7 @@
-//! A third process that computes all the time, as there is on most machines: this program again.
+//! A third process that computes all the time, as most machines have one: this program again.
 //!
-//! Its standard input is a pipe. A byte has it begin, another one end; it is gone when the pipe is.
+//! Its standard input is a pipe. One byte makes it begin, another one makes it stop; it ends with
+//! the pipe.
 
 use std::{
     io::Write,
@@ -28,7 +29,7 @@ pub(crate) struct Neighbour {
 }
 
 impl Neighbour {
-    /// Starts it, to run where the calling thread may.
+    /// Starts it, to run on the processors of the calling thread.
     ///
     /// # Errors
     /// It cannot be started.
@@ -42,7 +43,7 @@ impl Neighbour {
         Ok(Neighbour { child, orders })
     }
 
-    /// Has it compute until the returned guard is dropped.
+    /// Lets it compute until the returned guard is dropped.
     ///
     /// # Errors
     /// It is gone.
@@ -61,7 +62,7 @@ impl Neighbour {
 
 impl Drop for Neighbour {
     fn drop(&mut self) {
-        // It ends when its pipe does.
+        // The process ends when its pipe does.
         drop(self.orders.take());
         let _ = self.child.wait();
     }
@@ -72,7 +73,7 @@ pub(crate) struct Burning<'a>(&'a mut Neighbour);
 
 impl Drop for Burning<'_> {
     fn drop(&mut self) {
-        // If it is gone it does not compute any more.
+        // If the process is gone, it does not compute any more.
         let _ = self.0.order();
     }
 }
@@ -80,7 +81,7 @@ impl Drop for Burning<'_> {
 /// The third process: obeys until its standard input ends.
 ///
 /// # Errors
-/// Standard input is no pipe.
+/// An error if standard input is no pipe.
 pub(crate) fn obey(orders: impl AsFd) -> Result<()> {
     let mut sum = 0u64;
     while next(&orders)? {
@@ -96,7 +97,7 @@ pub(crate) fn obey(orders: impl AsFd) -> Result<()> {
     Ok(())
 }
 
-/// Waits for the next order; `false`: there is none any more.
+/// Waits for the next order; `false` if there are no more.
 fn next(orders: &impl AsFd) -> Result<bool> {
     loop {
         match read(orders, &mut [0u8; 1]) {
@@ -106,7 +107,7 @@ fn next(orders: &impl AsFd) -> Result<bool> {
     }
 }
 
-/// Whether there is an order, or the end.
+/// Returns whether there is an order, or the end.
 fn waits(orders: &impl AsFd) -> Result<bool> {
     let now = Timespec { tv_sec: 0, tv_nsec: 0 };
     match poll(&mut [PollFd::new(orders, PollFlags::IN)], Some(&now)) {

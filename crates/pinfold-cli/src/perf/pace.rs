@@ -1,5 +1,5 @@
-//! How many messages make up a sample, from how long one is expected to take, and how long samples
-//! go on: every turn lasts as long as it may, whether its subject is fast or slow.
+//! The number of messages in a sample, by the time that one is expected to take, and the time that
+//! samples go on: every turn lasts as long as it may, whether its subject is fast or slow.
 
 use std::time::Duration;
 
@@ -16,20 +16,20 @@ const BURST_PS: f64 = 300e6;
 const CPU_BURST_PS: f64 = 5e9;
 /// Messages in a burst at least, so that they can overlap, as far as [`BURST_BYTES`] go.
 const BURST_LEAST: usize = 8;
-/// Bytes that a burst may be made to have for that.
+/// Bytes that a burst may grow to for that.
 const BURST_BYTES: usize = 64 << 20;
-/// Messages from this long on, bytes, are not sent for nothing, to warm up.
+/// Messages from this long on, bytes, are not sent just to warm up.
 const LONG_BYTES: usize = 16 << 20;
-/// Bytes of memory that the messages of a touched burst have together, at most, unless one
-/// message is longer: they shall fit into a core's own cache.
+/// Bytes of memory that the messages of a touched burst have together, at most, unless one message
+/// is longer: they must fit into a core's own cache.
 const TOUCHED_BYTES: usize = 1 << 20;
-/// What writing or checking a byte takes, picoseconds; a guess, for planning only.
+/// Time to write or check a byte, picoseconds; a guess, for planning only.
 const TOUCH_PS: f64 = 120.0;
 
-/// Samples of a run at most: a bound on the memory they take, which no turn of usual length comes to.
+/// Samples of a run at most: a bound on their memory, which no turn of usual length reaches.
 const SAMPLES_MAX: u64 = 1 << 20;
-/// The part of a turn after which no other sample begins. What is left is for the probe, the check
-/// and what the processes say to each other.
+/// The part of a turn after which no other sample begins. The rest is for the probe, the check and
+/// the words between the processes.
 const SAMPLED: f64 = 0.9;
 
 /// Messages of a sample of processor time where one goes every millisecond.
@@ -37,10 +37,10 @@ const PACED_BURST: u64 = 8;
 /// Picoseconds from one to the next of those.
 const PACED_PS: f64 = 1e9;
 
-/// Which of the subjects that were set up, and where its messages lie.
+/// The number of the subject among those that were set up, and where its messages lie.
 pub(crate) type Subject = (usize, Memory);
 
-/// A short run to learn how long a message takes.
+/// A short run that measures the time of a message.
 pub(crate) fn trial(cell: Cell, subject: Subject, run: u64) -> Spec {
     let some = ((256 << 10) / cell.size.max(1)).clamp(1, 16) as u64;
     let burst = ((4 << 20) / cell.size.max(1)).clamp(1, 64) as u64;
@@ -54,13 +54,13 @@ pub(crate) fn trial(cell: Cell, subject: Subject, run: u64) -> Spec {
     spec(cell, subject, run, warm_up, samples, per_sample)
 }
 
-/// When in a turn of `allowance` the last sample has begun.
+/// The time in a turn of `allowance` by which the last sample has begun.
 pub(crate) fn sampled(allowance: Duration) -> Duration {
     allowance.mul_f64(SAMPLED)
 }
 
 /// A run that lasts for `allowance`, in samples that suit messages of about `ps` picoseconds. If
-/// they take more or less there are fewer samples or more of them.
+/// they take longer there are fewer samples, else more.
 pub(crate) fn measure(
     cell: Cell,
     subject: Subject,
@@ -138,7 +138,7 @@ mod tests {
                 let (sample, turn) = (spec.per_sample * ways * ps, 20_000_000_000);
                 assert!(3 * sample < turn, "{what:?} {size}: {sample}");
                 assert!(10 * spec.warm_up * sample < turn, "{what:?} {size}: {}", spec.warm_up);
-                // Whatever the subject, it is the time that ends it.
+                // Time ends the run of every subject.
                 assert!(spec.samples * sample > turn, "{what:?} {size}: {}", spec.samples);
             }
         }

@@ -1,4 +1,4 @@
-//! The two processes: how they start, agree on who runs where, set subjects up, and end.
+//! The two processes: how they start, agree on their cores, set subjects up, and end.
 
 use std::{
     os::fd::{AsFd, BorrowedFd, OwnedFd},
@@ -25,22 +25,22 @@ use super::{
     watchdog,
 };
 
-/// What the processes say to each other.
+/// A message between the processes.
 #[derive(Debug, Serialize, Deserialize)]
 enum Talk {
     /// First: here I am.
     Hello { version: String, pid: u32, core: Option<usize>, your_core: Option<usize> },
     /// Second: so am I.
     Welcome { version: String, pid: u32, core: Option<usize> },
-    /// First: let us set this subject up.
+    /// First: set this subject up.
     SetUp(Made),
-    /// Either, while a subject is set up: what the subject has to say.
+    /// Either, during a set-up: a message of the subject.
     Word(Value),
-    /// Either: my side of the set-up is over, and why it failed if it did.
+    /// Either: this side of the set-up is over; the reason if it failed.
     Outcome(Option<String>),
     /// First: do this run.
     Run(Spec),
-    /// Second: it is done, with this much processor time, and under this load.
+    /// Second: the run is done, with this much processor time, and under this load.
     Done { cpu_ns: u64, load: Load },
     /// Second: I give up.
     Failed(String),
@@ -48,7 +48,7 @@ enum Talk {
     Quit,
 }
 
-/// What the second process is asked to do.
+/// An order to the second process.
 pub(crate) enum Order {
     /// Set this subject up.
     SetUp(Made),
@@ -58,27 +58,27 @@ pub(crate) enum Order {
     Quit,
 }
 
-/// One process's hold on the other.
+/// One process's view of the other.
 pub(crate) struct Pair {
     control: Control,
     side: Side,
     watch: Watch,
     peer_pid: u32,
-    /// The cores of the first and the second process, where they are bound to one.
+    /// The cores of the first and the second process, if they are bound to one.
     cores: [Option<usize>; 2],
     /// The processors that this process might use before it was bound to one.
     free: Vec<usize>,
-    /// Only where the first process started the second.
+    /// Present only if the first process started the second.
     child: Option<Child>,
     /// The other side's outcome, if it came while this side still worked on a set-up.
     outcome: Option<Option<String>>,
-    /// The connection through which the two processes met, where they met at an address.
+    /// The connection through which the two processes met, if they met at an address.
     meeting: Option<(Endpoint, PeerId)>,
 }
 
 impl Pair {
-    /// Starts the second process, the same program, with one end of a socket as its standard
-    /// input. Each gets a core of its own where there are two, or those in `cores`. It copies by
+    /// Starts the second process, the same program, with one end of a socket as its standard input.
+    /// Each gets a core of its own if there are two, or those in `cores`. The second copies by
     /// `copy`, if that is named.
     pub(crate) fn start(
         cores: Option<[usize; 2]>,
@@ -102,13 +102,13 @@ impl Pair {
         cores: Option<[usize; 2]>,
     ) -> Result<(Pair, Stage)> {
         let (here, there) = Control::pair()?;
-        // Before this process is bound to a core: the child inherits that.
+        // This is done before this process is bound to a core: the child inherits that.
         let mut child = second
             .stdin(Stdio::from(there))
             .stdout(Stdio::null())
             .spawn()
             .map_err(Fail::os("starting the second process"))?;
-        // It holds the other end of the socket.
+        // The child holds the other end of the socket.
         drop(second);
         watchdog::take_along(child.id());
         let _busy = watchdog::busy("the start of the second process");
@@ -209,7 +209,7 @@ impl Pair {
         (pair, Stage::new(sync))
     }
 
-    /// Which process this is.
+    /// The side that this process is.
     pub(crate) fn side(&self) -> Side {
         self.side
     }
@@ -229,17 +229,18 @@ impl Pair {
         self.peer_pid
     }
 
-    /// The cores of the first and second process, where they are bound to one.
+    /// The cores of the first and second process, if they are bound to one.
     pub(crate) fn cores(&self) -> [Option<usize>; 2] {
         self.cores
     }
 
-    /// Lets this process run where it might before it was bound, until the guard is dropped.
+    /// Lets this process run on the processors that it had before it was bound, until the guard is
+    /// dropped.
     pub(crate) fn unbind(&self) -> Unbound {
         cores::unbind(&self.free)
     }
 
-    /// In a set-up: says something to the other side of the subject.
+    /// In a set-up: sends something to the other side of the subject.
     pub(crate) fn tell(&self, word: &impl Serialize) -> Result<()> {
         self.tell_with(word, &[])
     }
@@ -250,7 +251,7 @@ impl Pair {
         self.control.send_with(&Talk::Word(word), fds)
     }
 
-    /// In a set-up: hears what the other side of the subject says.
+    /// In a set-up: receives a message of the other side of the subject.
     pub(crate) fn hear<T: DeserializeOwned>(&mut self) -> Result<T> {
         self.hear_with::<T, 0>().map(|(word, [])| word)
     }
@@ -273,8 +274,8 @@ impl Pair {
         }
     }
 
-    /// First: sets a subject up on both sides, this one with `make`. The inner error says why it
-    /// cannot be had.
+    /// First: sets a subject up on both sides, this one with `make`. The inner error is the reason
+    /// why it cannot be had.
     pub(crate) fn set_up<T>(
         &mut self,
         made: Made,
@@ -284,7 +285,7 @@ impl Pair {
         self.set_up_here(make)
     }
 
-    /// Either: does this side's part of a set-up, and learns how the other side's went.
+    /// Either: does this side's part of a set-up, and learns the result of the other side's.
     pub(crate) fn set_up_here<T>(
         &mut self,
         make: impl FnOnce(&mut Pair) -> Result<T>,
@@ -302,7 +303,7 @@ impl Pair {
             }
             match self.control.recv(Some(ANSWER))? {
                 Talk::Outcome(outcome) => break outcome,
-                // Meant for the side that gave up.
+                // The message was meant for the side that gave up.
                 Talk::Word(_) => {}
                 other => return Err(unexpected(&other)),
             }
@@ -313,7 +314,7 @@ impl Pair {
         })
     }
 
-    /// First: has the second process do a run. This side must do its part at once.
+    /// First: orders the second process to do a run. This side must do its part at once.
     pub(crate) fn order(&self, spec: &Spec) -> Result<()> {
         self.control.send(&Talk::Run(spec.clone()))
     }
@@ -327,7 +328,7 @@ impl Pair {
         }
     }
 
-    /// Second: waits to be told what to do.
+    /// Second: waits for an order.
     pub(crate) fn next_order(&self) -> Result<Order> {
         match self.control.recv(None)? {
             Talk::SetUp(made) => Ok(Order::SetUp(made)),
@@ -337,14 +338,14 @@ impl Pair {
         }
     }
 
-    /// Second: a run is done.
+    /// Second: reports that a run is done.
     pub(crate) fn done(&self, cpu_ns: u64, load: Load) -> Result<()> {
         self.control.send(&Talk::Done { cpu_ns, load })
     }
 
     /// Second: tells the first process why it will get no more answers.
     pub(crate) fn give_up(&self, why: &Fail) {
-        // If the first process is gone there is nobody to tell.
+        // If the first process is gone, the report is lost.
         let _ = self.control.send(&Talk::Failed(why.to_string()));
     }
 
@@ -354,8 +355,8 @@ impl Pair {
         self.child_status(Duration::from_secs(2));
     }
 
-    /// First: finds out what is behind a failure. What looked like a broken pipe on this side may
-    /// have been a death, or an error with a better story, on the other.
+    /// First: finds the cause of a failure. A broken pipe on this side may have been a death, or an
+    /// error with a better story, on the other.
     pub(crate) fn explain(&mut self, fail: Fail, doing: &str) -> Fail {
         if !fail.may_be_the_peers() {
             return fail;
@@ -364,7 +365,7 @@ impl Pair {
             match self.control.recv(Some(Duration::from_millis(500))) {
                 Ok(Talk::Failed(why)) => return Fail::Peer { pid: self.peer_pid, why },
                 Ok(_) => {}
-                // Silent but alive: what this side saw is all there is.
+                // The other process is silent but alive: this side's error is all there is.
                 Err(Fail::Stuck(_)) => return fail,
                 Err(_) => break,
             }
@@ -376,7 +377,7 @@ impl Pair {
         Fail::Died { pid: self.peer_pid, how, doing: doing.into() }
     }
 
-    /// How the second process ended, if it was a child and ends within `patience`.
+    /// The end of the second process, if it was a child and ends within `patience`.
     fn child_status(&mut self, patience: Duration) -> Option<ExitStatus> {
         let child = self.child.as_mut()?;
         let start = Instant::now();

@@ -16,7 +16,7 @@ const PAGE: usize = 4096;
 /// `count` messages of `size` bytes, used in turn.
 pub(crate) struct Messages {
     bytes: Bytes,
-    /// Those of another kind that were used before.
+    /// The messages of another kind that were used before.
     kept: Option<Bytes>,
     start: usize,
     size: usize,
@@ -39,7 +39,7 @@ impl Bytes {
         }
     }
 
-    /// Whether it will do where `memory` is asked for.
+    /// Returns whether it will do where `memory` is asked for.
     fn is(&self, memory: Memory) -> bool {
         match self {
             Bytes::Heap(_) => memory == Memory::Heap,
@@ -68,11 +68,11 @@ impl Bytes {
         }
     }
 
-    /// Makes it `len` bytes at least. What is there may be lost.
+    /// Makes it `len` bytes at least. Its contents may be lost.
     fn grow(&mut self, len: usize) -> Result<(), String> {
         match self {
             Bytes::Heap(bytes) => {
-                // First give back what there was.
+                // The old memory is given back first.
                 *bytes = Vec::new();
                 bytes.try_reserve_exact(len).map_err(|why| why.to_string())?;
                 bytes.resize(len, 0xA5);
@@ -101,7 +101,7 @@ impl Messages {
         Messages::of(Bytes::none(Memory::Heap))
     }
 
-    /// In this memory, whatever is asked for.
+    /// Messages in `exposed`; they stay there, also if other memory is asked for.
     pub(crate) fn over(exposed: Exposed) -> Messages {
         Messages::of(Bytes::Exposed(exposed))
     }
@@ -111,10 +111,10 @@ impl Messages {
     }
 
     /// Makes room for `count` messages (a power of two) of `size` bytes in memory of this kind.
-    /// Memory that is there already is used again.
+    /// Existing memory is used again.
     ///
     /// # Errors
-    /// There is not so much memory.
+    /// There is not that much memory.
     pub(crate) fn shape(&mut self, size: usize, count: usize, memory: Memory) -> Result<()> {
         assert!(count.is_power_of_two());
         self.stride = size.next_multiple_of(64);
@@ -137,7 +137,7 @@ impl Messages {
         Ok(())
     }
 
-    /// How many there are.
+    /// The number of messages.
     pub(crate) fn count(&self) -> usize {
         self.mask + 1
     }
@@ -147,7 +147,7 @@ impl Messages {
         self.size
     }
 
-    /// Message `number`, counted round and round.
+    /// Message `number`, modulo the count.
     #[inline]
     pub(crate) fn get(&self, number: usize) -> &[u8] {
         let at = self.start + (number & self.mask) * self.stride;
@@ -192,7 +192,7 @@ mod tests {
         for memory in Memory::ALL {
             let why = messages.shape(1 << 62, 1, memory).unwrap_err().to_string();
             assert!(why.contains("no memory"), "{why}");
-            // What is asked for next is there all the same.
+            // The memory that is asked for next is there all the same.
             messages.shape(64, 4, memory).unwrap();
             assert_eq!(messages.each_mut().count(), 4);
         }

@@ -1,8 +1,8 @@
-//! What to run, in which order, and for how long. Nothing here does anything.
+//! The plan: the runs, their order and their durations. Nothing here does anything.
 //!
 //! Subjects take turns: each round goes through all measures and sizes, and through all subjects
-//! within each, beginning with another one every time. So those that are compared run side by
-//! side, and every row gets its share of whatever the machine is like meanwhile, near or far.
+//! within each, beginning with another one every time. So those that are compared run side by side,
+//! and every row gets its share of the machine's states meanwhile, near or far.
 
 mod sizes;
 #[cfg(test)]
@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use super::terms::{Cell, Group, Id, Kind, Memory, Route, Setting, What};
 
-/// What the user wants measured.
+/// The measurements that the user wants.
 #[derive(Clone, Debug)]
 pub(crate) struct Wish {
     pub(crate) whats: Vec<What>,
@@ -24,18 +24,18 @@ pub(crate) struct Wish {
     pub(crate) routes: Vec<Route>,
     /// Under which circumstances.
     pub(crate) settings: Vec<Setting>,
-    /// Left out all the same.
+    /// Subjects left out all the same.
     pub(crate) but: Vec<Id>,
-    /// Where messages lie.
+    /// The memory that messages lie in.
     pub(crate) memories: Vec<Memory>,
     pub(crate) rounds: u32,
-    /// Every message is written before and read after it went. Otherwise only some are, where the
-    /// usual sizes are measured.
+    /// True if every message is written before and read after it went. Otherwise only some are, of
+    /// the usual sizes.
     pub(crate) touched: bool,
     pub(crate) quick: bool,
 }
 
-/// A subject, and what it was set up for.
+/// A subject, and the setting that it was set up for.
 pub(crate) type Made = (Id, Setting);
 
 /// One turn of one subject.
@@ -47,7 +47,7 @@ pub(crate) struct Step {
 }
 
 impl Step {
-    /// What has the turn.
+    /// The subject that has the turn, as it is set up.
     pub(crate) fn made(&self) -> Made {
         (self.subject, self.cell.setting.made_for(self.subject))
     }
@@ -58,13 +58,13 @@ impl Step {
 const LONG_BYTES: usize = 16 << 20;
 
 impl Wish {
-    /// Every subject that is wanted and can do something of what is wanted.
+    /// Every subject that is wanted and can do one of the wanted cells.
     pub(crate) fn subjects(&self) -> Vec<Id> {
         let cells = self.cells();
         Id::all().filter(|&id| cells.iter().any(|&cell| self.wants(cell, id))).collect()
     }
 
-    /// Everything that has to be set up for that.
+    /// All set-ups that these subjects need.
     pub(crate) fn made(&self) -> Vec<Made> {
         let cells = self.cells();
         let of = |id| {
@@ -77,17 +77,17 @@ impl Wish {
         self.subjects().into_iter().flat_map(of).collect()
     }
 
-    /// Whether a subject has its turns in a row.
+    /// Returns whether a subject has its turns in a row.
     pub(crate) fn wants(&self, cell: Cell, id: Id) -> bool {
         let named = self.kinds.contains(&id.kind)
             && !self.but.contains(&id)
             && id.route.is_none_or(|route| self.routes.contains(&route));
-        // What is no Pinfold stands beside whatever there is.
+        // Subjects other than Pinfold stand beside all groups that there are.
         let has = |group| self.cells_in(group).contains(&cell);
         let placed = match id.group() {
             Some(group) => has(group),
-            // What is given costs the same whatever its size, so it is looked at with sizes that
-            // would take everything else for ever.
+            // Giving a buffer costs the same at any size, so it is measured with sizes that would
+            // take everything else for ever.
             None => {
                 let hop = id.kind == Kind::Line && has(Group::Given);
                 hop || has(Group::Heap) || has(Group::Arena)
@@ -96,7 +96,7 @@ impl Wish {
         named && placed && id.can(cell)
     }
 
-    /// Every row there will be.
+    /// Every row of the plan.
     pub(crate) fn cells(&self) -> Vec<Cell> {
         let mut cells: Vec<Cell> =
             Group::ALL.into_iter().flat_map(|group| self.cells_in(group)).collect();
@@ -120,7 +120,7 @@ impl Wish {
                 continue;
             }
             if setting != Setting::Alone {
-                // Of messages as they mostly are.
+                // The usual kind of messages.
                 let wanted = group == Group::Heap && setting.measures(what);
                 let named = !self.sizes.is_empty() && what != What::Rate;
                 let usual = sizes::in_setting(what, setting, self.quick);
@@ -138,7 +138,7 @@ impl Wish {
                 add(what, sizes::touched_too(what, group, self.quick), true, setting);
             }
         }
-        // Where Pinfold has nothing to say there is no row.
+        // Without a Pinfold subject there is no row.
         let in_group = |id: &Id| id.kind == Kind::Pinfold && id.group() == Some(group);
         cells.retain(|&cell| {
             let fits = !self.sizes.is_empty() || cell.size <= self.size_max;
@@ -148,11 +148,11 @@ impl Wish {
     }
 }
 
-/// The turns, in order, of those subjects that could be set up.
+/// The turns, in order, of the subjects that could be set up.
 pub(crate) fn steps(wish: &Wish, made: &[Made]) -> Vec<Step> {
     let mut steps = Vec::new();
     let mut cells = wish.cells();
-    // Short messages first: long ones may take all the time there is.
+    // Short messages come first: long ones may take all the time there is.
     cells.sort_by_key(|cell| cell.size);
     for round in 0..wish.rounds {
         for &cell in &cells {
@@ -170,8 +170,8 @@ pub(crate) fn steps(wish: &Wish, made: &[Made]) -> Vec<Step> {
     steps
 }
 
-/// Shares the time among the steps: each gets the same part of what is left, or a few, but all of a
-/// row get as much as any other: every subject of it is measured for as long.
+/// Shares the time among the steps: each gets the same part of the time left, or a few such parts,
+/// and every subject of a row is measured for as long as any other.
 ///
 /// On a machine where steps take longer than they should, later ones get less, and the last ones
 /// are left out: there are fewer rounds.
@@ -180,22 +180,22 @@ pub(crate) struct Budget {
     total: Duration,
 }
 
-/// What to do with the next step.
+/// The decision about the next step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Turn {
     /// Take this long for it.
     Take(Duration),
-    /// It would take longer than what is left: leave it out.
+    /// The step would take longer than the time left: leave it out.
     Skip,
     /// All the time is up.
     Stop,
 }
 
-/// The most one step takes: more samples would not say more.
+/// The most time of one step: more samples would not say more.
 const STEP_MAX: Duration = Duration::from_millis(250);
-/// So much longer where there is a message every millisecond.
+/// The factor for a step with a message every millisecond.
 const PACED_PARTS: u32 = 3;
-/// The least a step is worth doing for, as long as there is time at all.
+/// The least time that a step is worth doing for, as long as there is time at all.
 const STEP_MIN: Duration = Duration::from_millis(1);
 
 impl Budget {
@@ -204,7 +204,7 @@ impl Budget {
         Budget { total }
     }
 
-    /// What to do with `steps[at]` when `elapsed` has passed and there is memory for messages of
+    /// The decision about `steps[at]` when `elapsed` has passed and there is memory for messages of
     /// `ready_bytes` already.
     pub(crate) fn next(
         &self,
@@ -226,13 +226,13 @@ impl Budget {
     }
 }
 
-/// How many turns' time a turn takes: where a message goes every millisecond there would be too few
-/// of them.
+/// The number of turns' time that a turn takes: in one turn's time a paced step would send too few
+/// messages.
 const fn parts(step: &Step) -> u32 {
     if matches!(step.cell.setting, Setting::Paced) { PACED_PARTS } else { 1 }
 }
 
-/// What a turn with a single message of `size` bytes takes, with writing and checking and, the
+/// The time of a turn with a single message of `size` bytes, with writing and checking and, the
 /// first time, memory for it: a guess, which matters for messages of many megabytes only.
 pub(crate) fn least(size: usize, ready_bytes: usize) -> Duration {
     let ns_per_byte = if size > ready_bytes { 10 } else { 3 };

@@ -1,5 +1,5 @@
-//! What a run of the command leaves behind: one record for each measure, subject, size and
-//! class, and the samples it is made of.
+//! The results of a run of the command: one record for each measure, subject, size and class, and
+//! the samples it is made of.
 
 use std::collections::BTreeMap;
 
@@ -15,27 +15,27 @@ use super::{
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Record {
-    /// What was measured.
+    /// The measure.
     pub(crate) what: What,
-    /// How the messages went.
+    /// The subject that the messages went by.
     pub(crate) subject: Kind,
     /// Pinfold's paths; `null` for others.
     pub(crate) path: Option<Route>,
-    /// Where messages lie.
+    /// The memory that messages lie in.
     pub(crate) memory: Memory,
     /// Bytes in a message.
     pub(crate) size: usize,
-    /// Whether every message was written before and read after it went.
+    /// True if every message was written before and read after it went.
     pub(crate) touched: bool,
     /// Under which circumstances.
     pub(crate) setting: Setting,
-    /// How far apart the cores were.
+    /// The distance between the cores.
     pub(crate) class: Class,
     /// All the time over all messages, in `unit`; of a rate, all messages over all the time.
     pub(crate) mean: f64,
     /// The middle sample, in `unit`.
     pub(crate) median: f64,
-    /// What all but the worst 1 % of the samples reached: a high time, or a low rate.
+    /// The value that all but the worst 1 % of the samples reached: a high time, or a low rate.
     pub(crate) p99: f64,
     /// Samples.
     pub(crate) n: u64,
@@ -64,7 +64,7 @@ impl Unit {
         }
     }
 
-    /// Whether more is better.
+    /// Returns whether more is better.
     pub(crate) const fn more_is_better(self) -> bool {
         !matches!(self, Unit::Nanoseconds)
     }
@@ -102,7 +102,7 @@ impl Record {
     }
 }
 
-/// What `ps` picoseconds per message of `size` bytes are in the unit of `what`.
+/// The value of `ps` picoseconds per message of `size` bytes in the unit of `what`.
 fn value(what: What, size: usize, ps: u64) -> f64 {
     let ps = ps.max(1) as f64;
     match what {
@@ -114,7 +114,8 @@ fn value(what: What, size: usize, ps: u64) -> f64 {
     }
 }
 
-/// Rounded to so many parts of one; a small value to three digits that count, as none is nothing.
+/// Rounds to so many parts of one; a small value to three significant digits, so that no value
+/// becomes zero.
 fn rounded(value: f64, parts: f64) -> f64 {
     let mut parts = parts;
     while value > 0.0 && value * parts < 100.0 && parts < 1e15 {
@@ -129,7 +130,7 @@ pub(crate) struct Collected {
     times: BTreeMap<(Cell, Id, Class), Times>,
     /// The middle sample of each run.
     rounds: BTreeMap<(Cell, Id, Class), Vec<u64>>,
-    /// The path that Pinfold took when it had the choice.
+    /// The path that Pinfold took, if it had the choice.
     taken: BTreeMap<(Cell, Id), &'static str>,
     runs: [u64; Class::ALL.len()],
 }
@@ -142,23 +143,23 @@ impl Collected {
         if let Some(median) = samples.median() {
             self.rounds.entry((cell, id, class)).or_default().push(median);
         }
-        // Of others there is no distance to speak of.
+        // Other subjects have no distance between cores.
         if !cell.setting.is_crowded() {
             self.runs[class as usize] += 1;
         }
     }
 
-    /// Whether nothing has been measured.
+    /// Returns whether nothing has been measured.
     pub(crate) fn is_empty(&self) -> bool {
         self.times.is_empty()
     }
 
-    /// Notes which path a subject took.
+    /// Notes the path that a subject took.
     pub(crate) fn note_path(&mut self, cell: Cell, id: Id, path: &'static str) {
         self.taken.insert((cell, id), path);
     }
 
-    /// The path a subject took, where it had a choice.
+    /// The path that a subject took, if it had a choice.
     pub(crate) fn path_taken(&self, cell: Cell, id: Id) -> Option<&'static str> {
         self.taken.get(&(cell, id)).copied()
     }
@@ -170,7 +171,7 @@ impl Collected {
         rounds.into_iter().flatten().map(|&ps| value(what, size, ps)).collect()
     }
 
-    /// How many timed runs were of this class.
+    /// The number of timed runs of this class.
     pub(crate) fn runs(&self, class: Class) -> u64 {
         self.runs[class as usize]
     }
@@ -255,7 +256,7 @@ mod tests {
         assert!(near(both.median, 20971.5));
         assert!(near(one(cell(What::Rate, 8), pipe, &[10_000]).median, 100.0));
         assert_eq!(one(cell(What::Rate, 8), pipe, &[10_000]).path, None);
-        // However slow, it is something.
+        // However slow it is, the value is not zero.
         let slow = one(cell(What::Bandwidth, 8), pipe, &[2_640_000_000]);
         assert!(near(slow.median, 0.00303), "{}", slow.median);
         // The worst of a rate is a low one.

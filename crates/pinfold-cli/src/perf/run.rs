@@ -1,4 +1,4 @@
-//! The first process: has every subject take its turns, and collects what comes out.
+//! The first process: gives every subject its turns, and collects the results.
 
 use std::{
     collections::HashMap,
@@ -25,11 +25,11 @@ use super::{
 };
 use crate::progress;
 
-/// Steps that take so much longer than they may are worth a note.
+/// Time beyond a step's share that is worth a note.
 const HELD_UP: Duration = Duration::from_secs(3);
 
-/// Usual sizes up to this, bytes, are not left out for want of memory: what cannot have that much is
-/// told so.
+/// Usual sizes up to this, bytes, are not left out for want of memory: a subject that cannot have
+/// that much gets an error.
 const LONG_BYTES: usize = 1 << 20;
 
 /// The first process's state.
@@ -38,21 +38,21 @@ struct Runner<'a> {
     stage: &'a mut Stage,
     ledger: &'a Ledger,
     subjects: Vec<(Made, Box<dyn Bench>)>,
-    /// The third process, once it was needed.
+    /// The third process, once it has been needed.
     neighbour: Option<Neighbour>,
-    /// The other pair, once it was needed.
+    /// The other pair, once it has been needed.
     twin: Option<Twin>,
     /// Picoseconds a message took when last measured.
     expected: HashMap<(Cell, Id), u64>,
     runs: u64,
-    /// What is being done, for errors.
+    /// The current task, for errors.
     doing: String,
 }
 
-/// Measures what is wished for, within `time`, and adds it to `ledger`.
+/// Measures the wish within `time`, and adds the results to `ledger`.
 ///
 /// # Errors
-/// The first failure: nothing that was measured before a wrong byte or a death is trusted.
+/// The first failure: no measurement before a wrong byte or a death is trusted.
 pub(crate) fn measure(
     pair: &mut Pair,
     stage: &mut Stage,
@@ -122,7 +122,7 @@ impl Runner<'_> {
             let began = Instant::now();
             self.step(step, allowance)?;
             let took = began.elapsed();
-            // A guess at what a turn takes at least, which is not often twice as long.
+            // A guess at the least time of a turn, which is not often twice as long.
             let expected = allowance.max(2 * plan::least(step.cell.size, ready_bytes));
             if took > expected + HELD_UP {
                 self.note(format!(
@@ -158,7 +158,7 @@ impl Runner<'_> {
         Ok(())
     }
 
-    /// What is wished for as far as there is memory: of the usual sizes those that fit.
+    /// The wish, as far as there is memory: of the usual sizes those that fit.
     fn within_memory(&self, wish: &Wish) -> Result<Wish> {
         let mut wish = wish.clone();
         let Some(free) = machine::available_bytes() else { return Ok(wish) };
@@ -230,7 +230,7 @@ impl Runner<'_> {
                         let ps = samples.ps.last().copied().unwrap_or(1);
                         self.measure(cell, subject, ps, left)?
                     }
-                    // It has taken all the time there was: then it counts.
+                    // The step has taken all the time there was: then it counts.
                     None => (outcome, samples),
                 }
             }
@@ -279,7 +279,7 @@ impl Runner<'_> {
             Setting::Pairs => Some(twin(&mut self.twin, self.pair)?.begin(made, spec)?),
             _ => None,
         };
-        // That may have taken a while.
+        // The set-up may have taken a while.
         self.stage.allow(pace::sampled(allowance));
         self.pair.order(spec)?;
         let (began, meter) = (Instant::now(), Meter::start());
@@ -309,7 +309,7 @@ impl Runner<'_> {
     }
 }
 
-/// What both processes need for messages up to the longest, bytes, and which that is.
+/// Bytes that both processes need for messages up to the longest, and the longest size.
 fn memory_needed(wish: &Wish) -> (u64, usize) {
     let (cells, subjects) = (wish.cells(), wish.subjects());
     let longest = |wanted: &dyn Fn(&Id) -> bool| {
@@ -318,8 +318,8 @@ fn memory_needed(wish: &Wish) -> (u64, usize) {
         };
         cells.iter().filter(has).map(|cell| cell.size as u64).max().unwrap_or(0)
     };
-    // Each process has one to send and one to receive into; in an arena the same, and one more for
-    // what that is measured against; and one that it gives away.
+    // Each process has one message to send and one to receive into; in an arena the same, and one
+    // more for the subject that it is measured against; and one that it gives away.
     let needed = 4 * longest(&|id| id.memory == Memory::Heap)
         + 6 * longest(&|id| id.group() == Some(Group::Arena))
         + 2 * longest(&|id| id.group() == Some(Group::Given));
@@ -332,7 +332,7 @@ fn describe(step: &Step) -> String {
     format!("{what} of {subject}, {size}{}", under(cell.setting))
 }
 
-/// Under which circumstances, where there is something to say of them.
+/// The circumstances, if there is something to say of them.
 fn under(setting: Setting) -> String {
     match setting {
         Setting::Alone => String::new(),

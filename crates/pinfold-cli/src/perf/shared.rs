@@ -1,10 +1,10 @@
 //! Memory that both processes of the pair map.
 #![allow(unsafe_code)]
-// Invariant: a `Shared` owns its mapping, and whatever it hands out lives no longer. Words are
+// Invariant: a `Shared` owns its mapping, and nothing that it hands out lives longer. Words are
 // only ever handed out as atomics. Runs of bytes are copied in and out through raw pointers, and
-// the two sides take turns on them: a subject passes a chunk with an atomic word, released by
-// the side that wrote and acquired by the side that reads. The other side runs this same
-// program; were it not to keep its turn, wrong bytes would come out, and be noticed.
+// the two sides take turns on them: a subject passes a chunk with an atomic word, released by the
+// side that wrote and acquired by the side that reads. The other side runs this same program; were
+// it not to keep its turn, wrong bytes would come out, and be noticed.
 
 use std::{
     os::fd::{AsFd, OwnedFd},
@@ -28,15 +28,15 @@ pub(crate) struct Line(pub(crate) [AtomicU64; 8]);
 
 const _: () = assert!(size_of::<Line>() == LINE && align_of::<Line>() == LINE);
 
-/// What decides how bytes are copied in or out.
+/// The choice of how bytes are copied in or out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Way {
     /// Always so.
     By(Algorithm),
-    /// As the plan says for who reads the copy next, of whose place nothing else is known.
+    /// As the plan says for the `Reader` of the copy, of whose place nothing else is known.
     Planned(Reader),
-    /// Not at all: the lines are written by this algorithm, with zeros, or only read. What the other side of a
-    /// copy costs, the program's own memory, is left out.
+    /// Not at all: the lines are written by this algorithm, with zeros, or only read. The cost of a
+    /// copy's other side, the program's own memory, is left out.
     Lines(Algorithm),
 }
 
@@ -53,7 +53,7 @@ impl Way {
     }
 }
 
-/// A mapping both sides have; zero at first, every page present.
+/// A mapping that both sides have; zero at first, every page present.
 pub(crate) struct Shared {
     map: SharedMapping,
 }
@@ -65,7 +65,7 @@ impl Shared {
         Ok((Shared::map(&file, len)?, file))
     }
 
-    /// Maps what the other side made.
+    /// Maps the memory that the other side made.
     pub(crate) fn open(file: &OwnedFd, len: usize) -> Result<Shared> {
         memfd::check_sealed(file.as_fd(), len)
             .map_err(|why| Fail::Protocol(format!("shared memory: {why}")))?;
@@ -96,7 +96,8 @@ impl Shared {
         unsafe { AtomicU32::from_ptr(self.lines()[line].0[0].as_ptr().cast()) }
     }
 
-    /// Copies `bytes` to `offset`, and says by which algorithm. It is this side's turn on those bytes.
+    /// Copies `bytes` to `offset`, and returns the algorithm. It is this side's turn on those
+    /// bytes.
     #[inline]
     pub(crate) fn copy_in(&self, way: Way, offset: usize, bytes: &[u8]) -> Algorithm {
         self.check(offset, bytes.len());
@@ -113,8 +114,8 @@ impl Shared {
         }
     }
 
-    /// Copies `bytes` to `offset` by what `site` has learnt; `is_timed`: it may learn from this copy, and try
-    /// something else. It is this side's turn on those bytes.
+    /// Copies `bytes` to `offset` by the choice of `site`; `is_timed`: it may learn from this copy,
+    /// and try something else. It is this side's turn on those bytes.
     #[inline]
     pub(crate) fn copy_in_for(
         &self,
@@ -135,8 +136,8 @@ impl Shared {
         }
     }
 
-    /// Copies the bytes at `offset` into all of `into`, and says by which algorithm. It is this side's
-    /// turn on those bytes.
+    /// Copies the bytes at `offset` into all of `into`, and returns the algorithm. It is this
+    /// side's turn on those bytes.
     #[inline]
     pub(crate) fn copy_out(&self, way: Way, offset: usize, into: &mut [u8]) -> Algorithm {
         self.check(offset, into.len());
@@ -152,7 +153,7 @@ impl Shared {
         }
     }
 
-    /// The same by what `site` has learnt, which learns from it.
+    /// The same by the choice of `site`, which learns from it.
     #[inline]
     pub(crate) fn copy_out_for(
         &self,

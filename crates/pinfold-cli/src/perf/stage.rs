@@ -1,4 +1,4 @@
-//! What a process needs for any run: the other side to keep step with, and memory.
+//! The stage of a process, for any run: the other side to keep step with, and memory.
 
 use std::{rc::Rc, time::Duration};
 
@@ -12,14 +12,15 @@ use super::{
     verify::Mismatch,
 };
 
-/// What a process needs for any run.
+/// The things that a process needs for any run.
 pub(crate) struct Stage {
     pub(crate) sync: Sync,
     pub(crate) out: Messages,
     pub(crate) into: Messages,
-    /// Names the subject in errors.
+    /// The name of the subject in errors.
     pub(crate) label: Rc<str>,
-    /// When the first process ends a run that takes longer than planned, in [`clock::ticks`].
+    /// The time at which the first process ends a run that takes longer than planned, in
+    /// [`clock::ticks`].
     pub(crate) deadline: u64,
 }
 
@@ -30,13 +31,13 @@ impl Stage {
         Stage { sync, out: Messages::new(), into: Messages::new(), label, deadline: u64::MAX }
     }
 
-    /// Has runs end soon after `time` from now.
+    /// Makes runs end soon after `time` from now.
     pub(crate) fn allow(&mut self, time: Duration) {
         let us = u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
         self.deadline = clock::ticks().saturating_add(us.saturating_mul(clock::ticks_per_us()));
     }
 
-    /// Whether a run has taken as long as it may.
+    /// Returns whether a run has taken as long as it may.
     #[inline]
     pub(crate) fn is_late(&self) -> bool {
         clock::ticks() >= self.deadline
@@ -48,7 +49,7 @@ impl Stage {
         Fail::Wrong { subject: self.label.to_string(), size: spec.size, source }
     }
 
-    /// Whether this is the first process.
+    /// Returns whether this is the first process.
     #[inline]
     pub(crate) fn is_first(&self) -> bool {
         self.sync.side == Side::First

@@ -1,4 +1,4 @@
-//! Times, and what is said about many of them.
+//! Times, and the figures that sum up many of them.
 
 use hdrhistogram::Histogram;
 use pinfold_sys::cpu::clock;
@@ -58,7 +58,7 @@ impl Times {
         self.messages += messages;
     }
 
-    /// How many samples there are.
+    /// The number of samples.
     pub(crate) fn count(&self) -> u64 {
         self.histogram.len()
     }
@@ -79,7 +79,7 @@ impl Times {
     }
 
     fn at(&self, quantile: f64) -> u64 {
-        // The middle of the bucket, not its end.
+        // The middle of the bucket stands for it, not its end.
         self.histogram.median_equivalent(self.histogram.value_at_quantile(quantile))
     }
 }

@@ -1,4 +1,4 @@
-//! How the two processes keep step without the kernel: a page of words both map.
+//! The page of words by which the two processes keep step without the kernel: both map it.
 //!
 //! Each word has one writer. Barriers, acknowledgements and the probe of the cache-line hop go
 //! through it, the same for every subject, so that none is timed with another's machinery.
@@ -24,8 +24,8 @@ use super::{
 /// Bytes of the page.
 pub(crate) const BYTES: usize = 4096;
 
-/// How long the other process may stay silent before the run ends. Anything that one batch of
-/// one subject does takes far less.
+/// Time that the other process may stay silent before the run ends. One batch of any subject takes
+/// far less.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Waits for a word that the other process will write, and notices when it is gone.
@@ -35,7 +35,7 @@ pub(crate) struct Watch {
     looks_per_check: u32,
 }
 
-/// One wait whose looks are system calls, and so dear enough to count each.
+/// One wait with looks that are system calls, and so dear enough to count each.
 pub(crate) struct Patience<'a> {
     watch: &'a Watch,
     looks: u32,
@@ -59,8 +59,8 @@ impl Patience<'_> {
 }
 
 impl Watch {
-    /// A watch over the process at the other end of `control`. Where both processes share a
-    /// core (`one_core`), the core is given up often.
+    /// A watch over the process at the other end of `control`. If both processes share a core
+    /// (`one_core`), it yields the core often.
     pub(crate) fn new(control: &Control, one_core: bool) -> Watch {
         let looks_per_check = if one_core { 1 << 6 } else { 1 << 14 };
         Watch { control: control.fd(), looks_per_check }
@@ -98,7 +98,7 @@ impl Watch {
         }
     }
 
-    /// For a loop of its own around system calls that do not wait.
+    /// A wait for a loop of its own around system calls that do not wait.
     #[inline]
     pub(crate) fn patience(&self) -> Patience<'_> {
         Patience { watch: self, looks: 0, start: None }
@@ -145,10 +145,10 @@ const HOP_ROUND_TRIPS: u64 = 8;
 const HOP_GROUPS: usize = 27;
 /// Groups after which a probe may end early, on a machine so busy that it took too long already.
 const HOP_GROUPS_MIN: usize = 3;
-/// What is too long.
+/// A hop time that is too long.
 const HOP_LONG: Duration = Duration::from_millis(1);
 
-/// What the two lowest bits of the bounced word say: there it goes; there it comes back; over.
+/// The two lowest bits of the bounced word: there it goes; there it comes back; over.
 const PING: u64 = 1;
 const PONG: u64 = 0;
 const OVER: u64 = 2;
@@ -163,14 +163,15 @@ impl Sync {
         &self.shared.lines()[line].0[0]
     }
 
-    /// Returns when both processes have got here.
+    /// Returns after both processes have got here.
     pub(crate) fn barrier(&mut self) -> Result<()> {
         self.barriers += 1;
         let (own, other) = match self.side {
             Side::First => (ARRIVED[0], ARRIVED[1]),
             Side::Second => (ARRIVED[1], ARRIVED[0]),
         };
-        // Release and acquire: what either did before the barrier is seen by the other after it.
+        // Release and acquire: either side's writes before the barrier are visible to the other
+        // after it.
         self.word(own).store(self.barriers, Ordering::Release);
         let other = self.word(other);
         self.watch.until(|| other.load(Ordering::Acquire) >= self.barriers)
@@ -203,7 +204,7 @@ impl Sync {
         self.grants += 1;
         let word = self.word(GRANTED);
         self.watch.until(|| word.load(Ordering::Acquire) >> 1 >= self.grants)?;
-        // A later decision is there already: then this one was to go on.
+        // A later decision is there already: then the decision for this one was to go on.
         let decided = word.load(Ordering::Acquire);
         Ok(decided >> 1 > self.grants || decided & 1 == 1)
     }
@@ -214,7 +215,7 @@ impl Sync {
         self.word(TOUCHED).store(ticks, Ordering::Release);
     }
 
-    /// First: what the other process published last.
+    /// First: the value that the other process published last.
     #[inline]
     pub(crate) fn read_touch(&self) -> u64 {
         self.word(TOUCHED).load(Ordering::Acquire)

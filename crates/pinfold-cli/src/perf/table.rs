@@ -15,7 +15,7 @@ use super::{
 };
 use crate::{output, progress};
 
-/// Prints what was found, as asked for.
+/// Prints the findings, as asked for.
 pub(crate) fn print(findings: &Findings, output: &Output) -> Result<()> {
     let text = if output.json {
         findings.notes.iter().for_each(progress::say);
@@ -34,7 +34,7 @@ pub(crate) fn put(text: &str) -> Result<()> {
     Ok(output::put("the results", text)?)
 }
 
-/// The failure to show what was found in one of two ways; the second's is said if both failed.
+/// The failure to show the findings in one of two ways; if both failed, the second's.
 pub(crate) fn shown(first: Result<()>, second: Result<()>) -> Result<()> {
     match (first, second) {
         (Err(why), Err(another)) => {
@@ -56,7 +56,7 @@ fn json(records: &[Record]) -> Result<String> {
     Ok(text)
 }
 
-/// All of it, for people.
+/// All tables, for people.
 fn text(findings: &Findings, output: &Output) -> String {
     let mut text = String::new();
     let machine = findings.machine.line();
@@ -111,7 +111,7 @@ near    the cores are close to each other; far: they are not, in a virtual machi
         change at any time; only runs of the same class are compared
 ";
 
-/// What the rows of one table have in common.
+/// The properties that the rows of one table share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Theme {
     pub(crate) what: What,
@@ -128,13 +128,13 @@ impl Theme {
         })
     }
 
-    /// Whether a row belongs to it.
+    /// Returns whether a row belongs to it.
     pub(crate) fn has(self, cell: Cell) -> bool {
         self == Theme { what: cell.what, setting: cell.setting, touched: cell.touched }
     }
 
-    /// What is said below its heading: where messages are touched although not `all_touched` are,
-    /// and under which circumstances they go.
+    /// The lines below its heading: that messages are touched, if not `all_touched` are, and the
+    /// circumstances under which they go.
     pub(crate) fn circumstances(self, all_touched: bool) -> impl Iterator<Item = &'static str> {
         let touched = (self.touched && !all_touched)
             .then_some("Every message written before and read after it went:");
@@ -162,7 +162,7 @@ fn title(theme: Theme, all_touched: bool) -> String {
     lines.collect::<Vec<_>>().join("\n")
 }
 
-/// Where Pinfold is behind, the worst first.
+/// The rows in which Pinfold is behind, the worst first.
 fn worst(text: &mut String, rows: &[Row], color: bool) {
     let behind = behind(rows);
     let _ = writeln!(text, "\nWHERE PINFOLD IS BEHIND: {}.", behind.summary());
@@ -173,7 +173,7 @@ fn worst(text: &mut String, rows: &[Row], color: bool) {
     }
 }
 
-/// What a row sets against each other, in words.
+/// The comparison that a row makes, in words.
 pub(crate) fn comparison(row: &Row) -> String {
     let named = |record: Option<&Record>, name: &str| {
         record.map_or("-".into(), |record| format!("{} {name}", value(record)))
@@ -188,7 +188,7 @@ pub(crate) fn comparison(row: &Row) -> String {
     )
 }
 
-/// Which row of a measure it is, in words.
+/// The place of a row within its measure, in words.
 fn place(row: &Row) -> String {
     let touched = if row.cell.touched { ", touched" } else { "" };
     let size = units::bytes(row.cell.size);
@@ -211,7 +211,8 @@ impl Columns {
     /// So that lines have 120 characters at most.
     const fn of(what: What) -> Columns {
         match what {
-            // It is said of a gigabyte, which takes a column more; and it has no floor.
+            // Processor time is given for a gigabyte, which takes a column more; and it has no
+            // floor.
             What::Cpu => Columns { value: 10, floor: 15 },
             _ => Columns { value: 9, floor: 17 },
         }
@@ -275,7 +276,7 @@ fn summary(text: &mut String, title: &str, rows: &[&Row], color: bool) {
     }
 }
 
-/// Which means of a row are far from their medians, in words.
+/// The means of a row that are far from their medians, in words.
 pub(crate) fn uneven(row: &Row) -> Option<String> {
     let of = |record: &Record| {
         let worse = ratio_text(marks::unevenness(record)?);
@@ -290,7 +291,7 @@ pub(crate) fn uneven(row: &Row) -> Option<String> {
         .then(|| format!("{place}: worse in the mean than in the middle: {}", said.join(", ")))
 }
 
-/// What a record's mean is, with its unit.
+/// The mean of a record, with its unit.
 pub(crate) fn value(record: &Record) -> String {
     with_unit(record.what, record.size, record.mean)
 }
@@ -311,7 +312,7 @@ pub(crate) fn ratio_text(ratio: f64) -> String {
     format!("{}x", units::number(ratio))
 }
 
-/// Green where Pinfold is better, red where it is worse, by more than the noise.
+/// Green if Pinfold is better, red if it is worse, by more than the noise.
 fn painted(text: &str, ratio: f64, color: bool) -> String {
     match (color, ratio) {
         (true, 1.02..) => format!("\x1b[32m{text}\x1b[0m"),
@@ -380,7 +381,7 @@ mod tests {
         {
             assert!(row.contains(part), "{part} in {row}");
         }
-        // All of it rests on few samples.
+        // All figures rest on few samples.
         assert!(row.ends_with(" ?"), "{row}");
         // Circumstances that are out of the ordinary have a table of their own.
         let beside = text.split_once("Beside a third process").unwrap().1;
@@ -389,7 +390,7 @@ mod tests {
         let summaries = text.split_once("EVERY SUBJECT").unwrap().0;
         assert!(!summaries.contains("8 B far"), "{text}");
         let alone = summaries.lines().find(|line| line.contains(" 25.0 M/s auto")).unwrap();
-        // Where messages lie, and what is touched although not all is.
+        // The memory of messages, and the rows that are touched although not all are.
         let arena: Vec<&str> = summaries
             .lines()
             .filter(|line| line.contains(" near ") && line.contains(" arena "))

@@ -1,4 +1,4 @@
-//! Findings that were never measured, for tests of what is shown.
+//! Findings that were never measured, for tests of the output.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use super::{
     terms::{Cell, Id, Kind, Memory, Route, Setting, What},
 };
 
-/// These, of a message each.
+/// Samples of these picoseconds, of a message each.
 pub(crate) fn samples(ps: &[u64]) -> Samples {
     Samples { ps: ps.to_vec(), messages: 1 }
 }

@@ -1,8 +1,8 @@
 //! Another pair of processes that does the same meanwhile, on the same two cores: this program
 //! again, and the second process that it starts itself.
 //!
-//! Its standard input is a socket. It is told what to do, does it again and again until it is told
-//! to stop, and is gone when the socket is.
+//! Its standard input is a socket. It gets an order, carries it out again and again until it is
+//! told to stop, and ends with the socket.
 
 use std::{
     fmt::Display,
@@ -28,13 +28,13 @@ use super::{
     terms::Spec,
 };
 
-/// How long it takes to notice that it shall stop, about.
+/// Time that it takes to notice an order to stop, about.
 const RUN: Duration = Duration::from_millis(10);
 
-/// What it is told.
+/// An order to the twin.
 #[derive(Debug, Serialize, Deserialize)]
 enum Order {
-    /// On which cores its processes are to be, first of all.
+    /// The cores of its processes, first of all.
     Start(Option<[usize; 2]>),
     /// Do this again and again.
     Begin(Made, Spec),
@@ -42,7 +42,7 @@ enum Order {
     End,
 }
 
-/// Its answer to each order: why it cannot obey, if so.
+/// Its answer to each order: the reason if it cannot obey.
 type Answer = Option<String>;
 
 /// The other pair, idle until it is needed.
@@ -52,7 +52,7 @@ pub(crate) struct Twin {
 }
 
 impl Twin {
-    /// Starts it. Its processes are bound to these cores, where both are known.
+    /// Starts it. Its processes are bound to these cores, if both are known.
     ///
     /// # Errors
     /// It cannot be started.
@@ -69,10 +69,10 @@ impl Twin {
         Ok(twin)
     }
 
-    /// Has it do a run again and again until the returned guard is dropped.
+    /// Lets it do a run again and again until the returned guard is dropped.
     ///
     /// # Errors
-    /// It is gone, or says why it cannot.
+    /// It is gone, or reports why it cannot.
     pub(crate) fn begin(&self, made: Made, spec: &Spec) -> Result<Doing<'_>> {
         self.order(&Order::Begin(made, spec.clone()))?;
         Ok(Doing(self))
@@ -91,7 +91,7 @@ impl Twin {
 
 impl Drop for Twin {
     fn drop(&mut self) {
-        // It ends when its socket does.
+        // The twin ends when its socket does.
         drop(self.control.take());
         let _ = self.child.wait();
     }
@@ -102,7 +102,7 @@ pub(crate) struct Doing<'a>(&'a Twin);
 
 impl Drop for Doing<'_> {
     fn drop(&mut self) {
-        // If it is gone it does nothing any more.
+        // If the twin is gone, it does nothing any more.
         let _ = self.0.order(&Order::End);
     }
 }
@@ -110,7 +110,7 @@ impl Drop for Doing<'_> {
 /// The first process of the other pair: obeys until its standard input ends.
 ///
 /// # Errors
-/// What ended it, in words.
+/// The error that ended it, in words.
 pub(crate) fn obey(orders: OwnedFd) -> Result<()> {
     let control = Control::new(orders);
     let Order::Start(cores) = control.recv(None)? else { return Err(Fail::Gone) };
@@ -121,7 +121,7 @@ pub(crate) fn obey(orders: OwnedFd) -> Result<()> {
     loop {
         match control.recv(None) {
             Ok(Order::Begin(made, spec)) => twin.repeat(&control, made, &spec)?,
-            // It has stopped already.
+            // The twin has stopped already.
             Ok(_) => control.send(&Answer::None)?,
             Err(_) => break,
         }
@@ -130,7 +130,7 @@ pub(crate) fn obey(orders: OwnedFd) -> Result<()> {
     Ok(())
 }
 
-/// The other pair, as its first process has it.
+/// The other pair, from its first process's view.
 struct Here {
     pair: Pair,
     stage: Stage,
@@ -171,7 +171,7 @@ impl Here {
     }
 }
 
-/// Whether there is an order, or the end.
+/// Returns whether there is an order, or the end.
 fn waits(control: &Control) -> Result<bool> {
     let now = Timespec { tv_sec: 0, tv_nsec: 0 };
     match poll(&mut [PollFd::from_borrowed_fd(control.fd().as_fd(), PollFlags::IN)], Some(&now)) {
@@ -194,7 +194,7 @@ mod tests {
         assert!(waits(&two).unwrap());
         assert!(matches!(two.recv(None).unwrap(), Order::Start(Some([0, 1]))));
         assert!(matches!(two.recv(None).unwrap(), Order::End));
-        // Its end is to be noticed, too.
+        // The end of the other side is to be noticed, too.
         drop(one);
         assert!(waits(&two).unwrap());
         assert!(two.recv::<Order>(None).is_err());

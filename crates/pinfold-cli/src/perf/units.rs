@@ -22,8 +22,8 @@ pub(crate) fn gibibytes(bytes: u64) -> String {
     format!("{bytes} B")
 }
 
-/// A number with three digits that count, thousands set apart; what is below 0.1 with two. Nothing
-/// that is there is shown as 0.00.
+/// A number with three digits that count, thousands set apart; numbers below 0.1 with two. Only
+/// zero is shown as 0.00.
 pub(crate) fn number(value: f64) -> String {
     match value {
         v if !v.is_finite() => "?".into(),
@@ -47,7 +47,7 @@ pub(crate) fn time(ns: f64) -> String {
     }
 }
 
-/// How long something took, for a person: `0.4 seconds`, `1 second`, `24 seconds`.
+/// A duration, for a person: `0.4 seconds`, `1 second`, `24 seconds`.
 pub(crate) fn seconds(time: Duration) -> String {
     let seconds = time.as_secs_f64();
     if seconds < 0.05 {

@@ -1,4 +1,4 @@
-//! What messages contain, and the check that they arrived as they were sent.
+//! The contents of messages, and the check that they arrived as they were sent.
 //!
 //! Word `i` of a message with seed `s` is `(s + i) * K` modulo 2^64, so every word of every
 //! message differs from its neighbours, and from the words of messages with other seeds: bytes
@@ -12,11 +12,11 @@ const K: u64 = 0x9E37_79B9_7F4A_7C15;
 /// The first wrong byte of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Mismatch {
-    /// Where it is, bytes from the beginning.
+    /// Its offset from the beginning, bytes.
     pub(crate) offset: usize,
-    /// What it should be.
+    /// The byte that it should be.
     pub(crate) expected: u8,
-    /// What it is.
+    /// The byte that it is.
     pub(crate) found: u8,
 }
 

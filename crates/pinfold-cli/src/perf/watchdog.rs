@@ -1,9 +1,9 @@
 //! Ends a process that no longer gets anywhere.
 //!
-//! Waits that this command makes itself notice when the other process is gone. But a call into
-//! the kernel or into the library may wait for a process that lives and does nothing: one that
-//! was stopped, say. A thread that sleeps nearly all the time watches the runs go by, and ends the
-//! process, and so the run, when none has for long.
+//! The waits of this command itself notice the death of the other process. But a call into the
+//! kernel or into the library may wait for a process that lives and does nothing: one that was
+//! stopped, say. A thread that sleeps nearly all the time watches the runs, and ends the process,
+//! and so the run, if no run has begun or ended for long.
 
 use std::{
     sync::{
@@ -17,7 +17,7 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use crate::progress::say;
 
-/// How long one run may take. Those that are planned take under a second.
+/// Time that one run may take. Planned runs take under a second.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// Between two looks.
 const LOOK: Duration = Duration::from_secs(1);
@@ -25,18 +25,18 @@ const LOOK: Duration = Duration::from_secs(1);
 /// The runs begun and ended: odd while one is under way.
 static MARK: AtomicU64 = AtomicU64::new(0);
 
-/// What is being done, for the message.
+/// The current task, for the message.
 static DOING: Mutex<String> = Mutex::new(String::new());
 
-/// The process to take along: a child of this one, not yet waited for.
+/// The process to kill as well: a child of this one, not yet waited for.
 static CHILD: AtomicU64 = AtomicU64::new(0);
 
-/// Has the child ended with this process.
+/// Lets the child end with this process.
 pub(crate) fn take_along(child: u32) {
     CHILD.store(child.into(), Ordering::Relaxed);
 }
 
-/// Something is under way, until this is dropped.
+/// Work is under way, until this is dropped.
 pub(crate) struct Busy(());
 
 /// Begins to watch one piece of work, which is called `doing`.
@@ -55,8 +55,8 @@ impl Drop for Busy {
 /// Starts the thread, which ends a run that is under way when all of `limit` has passed as well.
 /// Without the thread the command still runs.
 ///
-/// Before it ends the process it asks `claim` for the last word: none is given when the process
-/// is about to end by itself, otherwise what is to be said last.
+/// Before it ends the process it asks `claim` for the last word: `None` if the process is about to
+/// end by itself, else a function that says it.
 pub(crate) fn start<L: FnOnce()>(
     limit: Option<Duration>,
     claim: impl FnOnce() -> Option<L> + Send + 'static,
@@ -84,7 +84,7 @@ pub(crate) fn start<L: FnOnce()>(
                 if let Some(child) = child.and_then(Pid::from_raw) {
                     let _ = kill_process(child, Signal::KILL);
                 }
-                // One that is no child notices by itself.
+                // A process that is no child notices by itself.
                 last();
                 std::process::exit(1);
             }

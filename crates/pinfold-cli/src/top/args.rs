@@ -87,12 +87,12 @@ fn interval(text: &str) -> Result<Duration, String> {
 }
 
 impl TopArgs {
-    /// Whether the output is for a program.
+    /// Returns whether the output is for a program.
     pub(super) fn json(&self) -> bool {
         self.json
     }
 
-    /// How long from look to look, if there is to be more than one.
+    /// Time from look to look, if there is to be more than one.
     pub(super) fn again(&self, terminal: bool) -> Option<Duration> {
         let interval = self.interval.unwrap_or(Duration::from_secs(1));
         let again = if self.json { self.interval.is_some() } else { terminal };

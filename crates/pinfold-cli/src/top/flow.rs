@@ -1,4 +1,4 @@
-//! How much goes back and forth, and how much is done: ever, or a second.
+//! The traffic of endpoints, and their operations: in total, or a second.
 
 use std::{collections::HashMap, time::Instant};
 
@@ -25,7 +25,7 @@ pub(super) struct Flow {
     pub(super) by_agent: f64,
     pub(super) called: f64,
     pub(super) handled: f64,
-    /// Of an endpoint as a whole.
+    /// The traffic of an endpoint as a whole.
     #[serde(skip)]
     pub(super) copied_bulk: f64,
     #[serde(skip)]
@@ -46,7 +46,7 @@ impl Flow {
         }
     }
 
-    /// With what goes not as a message.
+    /// The traffic beside messages.
     fn and(self, done: OneSidedCount, called: u64, handled: u64) -> Flow {
         Flow {
             writes: done.writes as f64,
@@ -63,7 +63,7 @@ impl Flow {
     }
 
     fn since(self, before: Flow, seconds: f64) -> Flow {
-        // Counters only grow, those of honest endpoints.
+        // Counters of honest endpoints only grow.
         let rate = |now: f64, before: f64| ((now - before) / seconds).max(0.0);
         Flow {
             sent_messages: rate(self.sent_messages, before.sent_messages),
@@ -84,7 +84,7 @@ impl Flow {
         }
     }
 
-    /// What to sort by: bytes, and for each message or operation a cache line.
+    /// The key to sort by: bytes, and for each message or operation a cache line.
     pub(super) fn traffic(&self) -> f64 {
         let messages = self.sent_messages + self.received_messages;
         let bytes = self.sent_bytes + self.received_bytes + self.written_bytes + self.read_bytes;
@@ -95,12 +95,12 @@ impl Flow {
 /// Names an endpoint, or a peer of it.
 type Key = ([u8; 16], Option<u64>);
 
-/// What had gone back and forth at the last look.
+/// The traffic of all endpoints up to the last look.
 #[derive(Default)]
 pub(super) struct Flows {
     at: Option<Instant>,
     before: HashMap<Key, Flow>,
-    /// What has, a second, since then.
+    /// The traffic since then, a second.
     rates: HashMap<Key, Flow>,
 }
 
@@ -120,7 +120,7 @@ impl Flows {
             self.rates = totals
                 .iter()
                 .map(|(key, flow)| {
-                    // What was not there at the last look began at nothing.
+                    // An endpoint or a peer that was not there at the last look began at nothing.
                     let before = self.before.get(key).copied().unwrap_or_default();
                     (*key, flow.since(before, seconds))
                 })
@@ -144,7 +144,7 @@ impl Flows {
     }
 }
 
-/// What an endpoint has exchanged, ever.
+/// The traffic of an endpoint since it began.
 pub(super) fn total(endpoint: &EndpointStatus) -> Flow {
     let counters = &endpoint.counters;
     let messages = Flow::of(&counters.sent, &counters.received);
@@ -173,7 +173,7 @@ mod tests {
         let now = Flow::of(&[count(5, 40), count(2, 100)], &[count(0, 0)]);
         let rate = now.since(before, 2.0);
         assert_eq!((rate.sent_messages, rate.sent_bytes), (2.0, 16.0));
-        // What goes back is nonsense, and no traffic.
+        // A counter that goes back is nonsense, and no traffic.
         assert_eq!((rate.received_messages, rate.received_bytes), (0.0, 0.0));
         assert_eq!(rate.traffic(), 16.0 + 128.0);
         // Operations count as much as messages.

@@ -1,4 +1,4 @@
-//! What was seen, for programs: one object a line. [`AFTER`](super::args) has the fields.
+//! The view, for programs: one object a line. [`AFTER`](super::args) has the fields.
 
 use std::collections::BTreeMap;
 
@@ -124,7 +124,7 @@ struct Peer<'a> {
 /// All of it.
 ///
 /// # Errors
-/// What could not be said.
+/// An error of the serializer.
 pub(super) fn render(view: &View, flows: &Flows, time_ms: u64) -> serde_json::Result<String> {
     let mut lines = Vec::new();
     for seen in &view.endpoints {

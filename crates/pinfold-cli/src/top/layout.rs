@@ -1,4 +1,4 @@
-//! The columns of the table, in one line or, where there is no room for that, in two.
+//! The columns of the table, in one line or, if there is no room for that, in two.
 //!
 //! ```text
 //!      PID  USER      ENDPOINT, PEERS       SENT   BYTES    RECV   BYTES QUEUED    HELD  MEMORY  STATE
@@ -7,21 +7,21 @@
 //!                QUEUED    HELD  MEMORY  STATE
 //! ```
 //!
-//! What is said of the state takes as many lines as it needs.
+//! The text of the state takes as many lines as it needs.
 
 use crate::fold::{Width, fold, hanging};
 
-/// Before what belongs to an endpoint, characters.
+/// The indent of an endpoint's own lines, characters.
 const INDENT: usize = 14;
 /// A process and a user, with the blanks behind.
 const OWNER: usize = 20;
 /// The longest name of an endpoint, and the shortest that it is cut to.
 const NAME_MAX: usize = 26;
 const NAME_MIN: usize = 8;
-/// What numbers take, each with a blank before: those of traffic, and the rest.
+/// Columns that numbers take, each with a blank before: those of traffic, and the rest.
 const TRAFFIC: [usize; 4] = [7, 7, 7, 7];
 const REST: [usize; 3] = [6, 7, 7];
-/// With less left for the state a row takes two lines.
+/// With less room left for the state, a row takes two lines.
 const STATE_MIN: usize = 24;
 
 pub(super) struct Layout {
@@ -42,12 +42,12 @@ impl Layout {
         Layout { width, name, one_line }
     }
 
-    /// How the row of an endpoint begins.
+    /// The beginning of an endpoint's row.
     pub(super) fn own(&self, pid: &str, user: &str, name: &str) -> String {
         format!("{pid:>8}  {:8}  {:2$}", cut(user, 8), cut(name, self.name), self.name)
     }
 
-    /// How the row of a peer begins.
+    /// The beginning of a peer's row.
     pub(super) fn others(&self, name: &str) -> String {
         let width = OWNER - INDENT + self.name;
         format!("{:INDENT$}{:width$}", "", cut(name, width))
@@ -66,7 +66,7 @@ impl Layout {
         lines
     }
 
-    /// The lines of what is said below a row.
+    /// The lines of the text below a row.
     pub(super) fn below(&self, text: &str) -> Vec<String> {
         let (before, hang) = (INDENT + 2, INDENT + 4);
         let lines = fold(text, hang, self.width).into_iter().enumerate();
@@ -81,7 +81,7 @@ fn room(widths: &[usize]) -> usize {
 
 fn numbers(line: String, cells: &[String], widths: &[usize]) -> String {
     cells.iter().zip(widths).fold(line, |line, (cell, width)| {
-        // At least a blank between, whatever the numbers are.
+        // A blank at least between, also with wide numbers.
         line + &format!(" {cell:>width$}")
     })
 }

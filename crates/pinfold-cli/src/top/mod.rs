@@ -1,11 +1,11 @@
-//! `pinfold top`: the endpoints there are, and what they do.
+//! `pinfold top`: the endpoints of this host, and their traffic.
 //!
 //! - [`args`]: the options.
 //! - [`flow`]: totals and rates.
-//! - [`json`], [`table`]: what comes out, for programs and for people; [`layout`]: in which columns;
+//! - [`json`], [`table`]: the output, for programs and for people; [`layout`]: its columns;
 //!   [`screen`]: on a terminal.
 //!
-//! All that is known comes from [`pinfold::status`].
+//! All its facts come from [`pinfold::status`].
 
 mod args;
 mod flow;
@@ -33,9 +33,9 @@ use crate::{
     signals,
 };
 
-/// Of the time at most one part in so many goes into looking.
+/// Looking takes at most one part in so many of the time.
 const LOOKING: u32 = 10;
-/// Until the first rates are shown.
+/// Time until the first rates are shown.
 const FIRST: Duration = Duration::from_millis(250);
 
 /// Runs `pinfold top`.
@@ -48,11 +48,11 @@ pub(crate) fn run(args: &TopArgs) -> ExitCode {
     }
 }
 
-/// Why the command failed.
+/// The reason why the command failed.
 enum End {
-    /// Nothing can be seen, and why.
+    /// Nothing can be seen; the reason.
     Failed(String),
-    /// What was seen is lost.
+    /// The output is lost.
     Lost(Lost),
 }
 
@@ -113,7 +113,7 @@ fn watch(args: &TopArgs) -> Result<(), End> {
         first = false;
         if !matches!(interrupted.recv_timeout(left), Err(mpsc::RecvTimeoutError::Timeout)) {
             if screen.is_some() {
-                // The terminal may be what is gone.
+                // The terminal itself may be gone.
                 let _ = print(screen::END);
             }
             return Ok(());
@@ -121,12 +121,12 @@ fn watch(args: &TopArgs) -> Result<(), End> {
     }
 }
 
-/// Prints in one piece, so that nothing can end the program in the middle of a table.
+/// Prints in one piece, so that a table is never cut off by the program's end.
 fn print(text: &str) -> Result<(), Lost> {
     output::put("what was seen", text)
 }
 
-/// Says when somebody asks the program to end.
+/// The signals that ask the program to end.
 fn interrupts() -> Result<Receiver<i32>, String> {
     let failed = |error: io::Error| format!("cannot wait for signals: {error}");
     let mut signals = signals::take().map_err(failed)?;

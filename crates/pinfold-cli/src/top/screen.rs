@@ -1,17 +1,17 @@
 //! The table on a terminal, drawn over the one before.
 //!
-//! Nothing about the terminal is changed that would have to be changed back: the cursor waits below
-//! the table, and the next one is drawn from its first line on. So it is clean whatever ends the
-//! program, and the last table stays.
+//! No state of the terminal is changed that would have to be restored: the cursor waits below the
+//! table, and the next one is drawn from its first line on. So the terminal is clean however the
+//! program ends, and the last table stays.
 
 use std::io;
 
 use super::layout::cut;
 
-/// What is taken for the size of a terminal that does not say, columns and lines.
+/// The size assumed of a terminal that does not say, columns and lines.
 const SIZE: (usize, usize) = (80, 24);
 
-/// Takes away what the terminal showed of the interrupt.
+/// Erases the terminal's echo of the interrupt.
 pub(super) const END: &str = "\r\x1b[K";
 
 #[derive(Default)]
@@ -21,7 +21,7 @@ pub(super) struct Screen {
 }
 
 impl Screen {
-    /// How large the terminal is, columns and lines.
+    /// The size of the terminal, columns and lines.
     pub(super) fn size(&self) -> (usize, usize) {
         let size = rustix::termios::tcgetwinsize(io::stdout()).ok();
         let size = size.map_or(SIZE, |size| (usize::from(size.ws_col), usize::from(size.ws_row)));

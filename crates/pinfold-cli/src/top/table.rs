@@ -1,4 +1,4 @@
-//! What was seen, for people.
+//! The view, for people.
 
 use std::{fmt::Write as _, time::Duration};
 
@@ -13,12 +13,12 @@ use super::{
 };
 use crate::fold::{Width, fold, hanging};
 
-/// How long an endpoint may be left alone before that is worth a word.
+/// Time that an endpoint may be left alone before the table says so.
 const LEFT_ALONE: Duration = Duration::from_secs(2);
-/// How long a send may wait before that is.
+/// Time that a send may wait before the table says so.
 const WAITS_LONG: Duration = Duration::from_secs(1);
 
-/// All of it, in lines that fit into `width`. `live`: rates, else totals.
+/// The whole table, in lines that fit into `width`. `live`: rates, else totals.
 pub(super) fn render(view: &View, flows: &Flows, live: bool, width: Width) -> Vec<String> {
     let mut lines = fold(&summary(view), 0, width);
     let layout = Layout::of(width);
@@ -99,7 +99,7 @@ fn numbers(flow: &Flow, queued: u64, held: u64, memory: u64) -> [String; 7] {
     ]
 }
 
-/// What an endpoint copies by algorithms that are chosen.
+/// The copies of an endpoint by algorithms that are chosen.
 fn copies(flow: &Flow, live: bool) -> Option<String> {
     let s = if live { "/s" } else { "" };
     let bytes = |value: f64| format!("{}{s}", bytes(value));
@@ -110,7 +110,7 @@ fn copies(flow: &Flow, live: bool) -> Option<String> {
     (flow.copied_bulk >= 0.5).then(bulk)
 }
 
-/// What goes between an endpoint and a peer beside messages, or by messages for handlers.
+/// The traffic between an endpoint and a peer beside messages, or by messages for handlers.
 fn beside(flow: &Flow, live: bool) -> Vec<String> {
     let s = if live { "/s" } else { "" };
     let some = |value: f64, text: String| (value >= 0.5).then_some(text);
@@ -173,7 +173,7 @@ fn peer_row(layout: &Layout, view: &View, peer: &PeerStatus, flow: &Flow) -> Vec
     layout.row(&begin, &numbers(flow, queued(peer), peer.owed, memory), &notes.join(", "))
 }
 
-/// What an endpoint is called: its label, its address, or its program.
+/// The name of an endpoint: its label, its address, or its program.
 fn name(endpoint: &EndpointStatus) -> String {
     match (&endpoint.label, &endpoint.address) {
         (label, _) if !label.is_empty() => label.clone(),
@@ -197,7 +197,7 @@ fn peer_name(view: &View, peer: &PeerStatus) -> String {
     format!("{name} {place}").trim_start().to_owned()
 }
 
-/// Whether it is reached over a connection.
+/// Returns whether it is reached over a connection.
 fn is_tcp(peer: &PeerStatus) -> bool {
     peer.pid == 0 && peer.address.as_ref().is_some_and(|address| address.starts_with("tcp:"))
 }

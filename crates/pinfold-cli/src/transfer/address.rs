@@ -1,4 +1,4 @@
-//! Addresses as they are typed: where they stand, and what was meant.
+//! Addresses as they are typed: their place among the words, and the likely intention.
 
 use std::path::{Path, PathBuf};
 
@@ -9,7 +9,7 @@ use super::{failure::Failure, name::printable};
 /// Checks the words of `pinfold send` before any file is read.
 ///
 /// # Errors
-/// [`Failure::Usage`], with what to write; [`Failure::Connect`] for an address that is none.
+/// [`Failure::Usage`], with the right words; [`Failure::Connect`] for an address that is none.
 pub(super) fn of_sender(files: &[PathBuf], address: &str) -> Result<(), Failure> {
     let among = files.iter().position(|file| is_address(file) && !file.exists());
     if !begins_as_one(address) {
@@ -45,7 +45,7 @@ pub(super) fn of_sender(files: &[PathBuf], address: &str) -> Result<(), Failure>
 /// knows.
 ///
 /// # Errors
-/// [`Failure::Usage`], with what to write.
+/// [`Failure::Usage`], with the right words.
 pub(super) fn of_receiver(address: &str, directory: Option<&Path>) -> Result<(), Failure> {
     if begins_as_one(address) {
         let listens = Endpoint::check_address(address).is_ok();
@@ -87,7 +87,7 @@ fn begins_as_one(word: &str) -> bool {
     word.starts_with("local:") || word.starts_with("tcp:")
 }
 
-/// The address that a word is but for how it is written, if there is one.
+/// The address that a word is meant to be but for its spelling, if there is one.
 fn meant(word: &str) -> Option<String> {
     let trimmed = word.trim();
     let lower = match trimmed.split_once(':') {

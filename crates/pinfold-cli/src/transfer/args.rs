@@ -172,7 +172,7 @@ impl CommonArgs {
         if self.paths.is_empty() { PathSet::all() } else { PathSet::only(&self.paths) }
     }
 
-    /// Whether what is sent should lie in an arena: a path is allowed that needs one.
+    /// Returns whether contents should lie in an arena: a path is allowed that needs one.
     pub(super) fn wants_arena(&self) -> bool {
         let paths = self.path_set();
         paths.contains(Path::Mapped) || paths.contains(Path::Handoff)

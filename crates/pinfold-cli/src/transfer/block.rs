@@ -1,10 +1,10 @@
 //! Blocks of contents, and the memory they are read into.
 //!
-//! That is an arena where there is one. Then a whole block is given to the receiver, who looks at it
-//! where it is, and one that is not full is copied once, out of the receiver's mapping.
+//! That is an arena where there is one. Then a whole block is given to the receiver, which looks at
+//! it in place, and one that is not full is copied once, out of the receiver's mapping.
 #![allow(unsafe_code)]
-// Invariant: a `Block` is some memory that does not move with it, and how many of its bytes, from the
-// first, are in use: never more than there are.
+// Invariant: a `Block` is some memory that does not move with it, and the number of its bytes, from
+// the first, that are in use: never more than there are.
 
 use pinfold::{Arena, ArenaBuf, DonatedBuf, OwnedBuf};
 
@@ -30,12 +30,12 @@ impl Block {
         &self.all()[..self.len]
     }
 
-    /// How many that are.
+    /// The number of bytes in use.
     pub(super) fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether there are none.
+    /// Returns whether there are none.
     pub(super) fn is_empty(&self) -> bool {
         self.len == 0
     }
@@ -62,7 +62,7 @@ impl Block {
         }
     }
 
-    /// An empty one in ordinary memory, in place of one that is lost.
+    /// An empty block in ordinary memory, in place of a lost one.
     pub(super) fn another() -> Block {
         Block { memory: Memory::Heap(vec![0; BLOCK_BYTES]), len: 0 }
     }
@@ -94,8 +94,8 @@ impl From<Vec<u8>> for Block {
     }
 }
 
-// SAFETY: neither an arena's buffer nor a vector's elements move with the block; both are there, and
-// initialised, as long as it is, of the length that `all` has, which `len` is never more than; and
+// SAFETY: neither an arena's buffer nor a vector's elements move with the block; both live,
+// initialised, as long as the block, with the length that `all` has, which `len` never exceeds; and
 // only `&mut self` writes them.
 unsafe impl OwnedBuf for Block {
     fn bytes(&self) -> (*const u8, usize) {
@@ -119,7 +119,7 @@ impl Blocks {
         Blocks { arena, left: count }
     }
 
-    /// An empty block with room for [`BLOCK_BYTES`], or `None` if there were as many as wanted.
+    /// An empty block with room for [`BLOCK_BYTES`], or `None` if all have been made.
     pub(super) fn make(&mut self) -> Option<Block> {
         self.left = self.left.checked_sub(1)?;
         let made = self.arena.as_ref().map(|arena| arena.alloc(BLOCK_BYTES));
@@ -159,7 +159,7 @@ mod tests {
             block.clear();
             assert!(block.is_empty());
             block.extend(1);
-            // Only all of it can be given, and only by an arena.
+            // Only a whole block can be given, and only out of an arena.
             let mut block = block.into_donation().unwrap_err();
             block.extend(BLOCK_BYTES);
             let donation =

@@ -1,12 +1,12 @@
 //! The end-to-end check: XXH3, 128 bits, over the contents.
 //!
-//! The sender digests what it read, the receiver what it was given to write, so whatever went
-//! wrong in between shows. Nobody is kept from forging contents by any digest that travels beside
-//! them, so it need not be a cryptographic one; what goes wrong by itself it misses once in 2^128.
-//! Holes are in it by their place and their length, so that a file with nothing in it but a hole is
+//! The sender digests the bytes that it read, the receiver those that it was given to write, so
+//! damage in between shows. A digest that travels beside the contents keeps nobody from forging
+//! them, so it need not be a cryptographic one; accidental damage it misses once in 2^128. Holes
+//! are in it by their place and their length, so that a file with nothing in it but a hole is
 //! verified as fast as it is sent.
 //!
-//! It takes about a tenth of the time of the fastest of those, which was what bounded a transfer.
+//! It takes about a tenth of the time of the fastest cryptographic one, which bounded a transfer.
 
 use std::fmt;
 
@@ -33,7 +33,7 @@ impl fmt::Display for Digest {
 #[derive(Default)]
 pub(super) struct Digester {
     hasher: XxHash3_128,
-    /// Where the holes are and how long, if there are any.
+    /// The places and lengths of the holes, if there are any.
     holes: Option<XxHash3_128>,
     bytes: u64,
 }

@@ -1,4 +1,4 @@
-//! Where in a file there are data, and where holes. See `lseek(2)`, `SEEK_DATA`.
+//! The extents of a file: data and holes. See `lseek(2)`, `SEEK_DATA`.
 
 use std::os::fd::AsFd;
 
@@ -7,19 +7,19 @@ use rustix::{
     io::Errno,
 };
 
-/// Where the data start that are at `at` or behind it; `size` if only a hole follows.
+/// The start of the data that are at `at` or behind it; `size` if only a hole follows.
 ///
 /// A file system that does not say where its holes are has none. Moves the file's offset.
 pub(super) fn data_from(file: impl AsFd, at: u64, size: u64) -> u64 {
     match seek(file, SeekFrom::Data(at)) {
         Ok(data) => data.clamp(at, size),
-        // Nothing but a hole up to the end.
+        // Only a hole is left up to the end.
         Err(Errno::NXIO) => size,
         Err(_) => at,
     }
 }
 
-/// Where the data at `at` end: at a hole, or at `size`. Moves the file's offset.
+/// The end of the data at `at`: at a hole, or at `size`. Moves the file's offset.
 pub(super) fn data_to(file: impl AsFd, at: u64, size: u64) -> u64 {
     match seek(file, SeekFrom::Hole(at)) {
         Ok(hole) if hole > at => hole.min(size),

@@ -1,4 +1,4 @@
-//! Why a transfer failed, in words for a person and as an exit status for a script.
+//! The reasons why transfers fail, in words for a person and as exit statuses for a script.
 
 use std::{io, process::ExitCode, time::Duration};
 
@@ -14,7 +14,7 @@ use super::{
 };
 use crate::words::Words;
 
-/// What stopped a transfer.
+/// The reason why a transfer stopped.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Failure {
     /// The command was asked for something that makes no sense.
@@ -26,26 +26,26 @@ pub(super) enum Failure {
     /// The receiver cannot listen.
     #[error("cannot listen: {}", Words(.0))]
     Listen(#[source] pinfold::Error),
-    /// Nobody came within the time given.
+    /// No sender came within the time given.
     #[error("no sender came to {address} within {} s; start one, or raise --wait", .patience.as_secs_f64())]
     NobodyCame {
-        /// Where the receiver listened.
+        /// The address at which the receiver listened.
         address: String,
-        /// How long.
+        /// Time that it waited.
         patience: Duration,
     },
     /// The other side went away without saying why.
     #[error("lost {what} in mid-transfer: {}; run both sides again", Words(source))]
     PeerGone {
-        /// What was lost, "the sender" or "the receiver".
+        /// The side that was lost, "the sender" or "the receiver".
         what: &'static str,
-        /// What the library knows of it.
+        /// The library's error.
         source: pinfold::Error,
     },
     /// The other side gave up and said why.
     #[error("{who} gave up: {text}")]
     Told {
-        /// Which side it was.
+        /// The side that gave up.
         who: &'static str,
         /// The kind of failure it met.
         cause: Cause,
@@ -55,11 +55,11 @@ pub(super) enum Failure {
     /// Something of this side could not be read or written.
     #[error("{doing} {what}: {}", explain(source))]
     Local {
-        /// What was being done: "reading", "writing".
+        /// The operation that failed: "reading", "writing".
         doing: &'static str,
         /// The file, safe to print.
         what: String,
-        /// What the kernel said.
+        /// The kernel's error.
         source: io::Error,
     },
     /// The key file cannot be used.
@@ -70,31 +70,31 @@ pub(super) enum Failure {
     Unsuitable {
         /// The file, safe to print.
         what: String,
-        /// What is wrong, and what to do.
+        /// The fault, and a remedy.
         why: String,
     },
-    /// Whoever read standard output closed it.
+    /// The reader of standard output closed it.
     #[error("standard output was closed by its reader after {bytes} bytes; nothing more is taken")]
     OutputClosed {
         /// Bytes it took before.
         bytes: u64,
     },
-    /// What arrived is not what was sent.
+    /// The contents that arrived differ from those that were sent.
     #[error("{what} did not arrive as it was sent ({how}); {}", advice(*kept))]
     Integrity {
         /// The file or stream, safe to print.
         what: String,
-        /// How that showed.
+        /// The sign of that.
         how: String,
-        /// Whether the damaged bytes are out already, on standard output.
+        /// True if the damaged bytes are out already, on standard output.
         kept: bool,
     },
     /// The other side does not keep to the protocol.
     #[error("{who} broke the transfer protocol: {what}; use the same pinfold on both sides")]
     Protocol {
-        /// Which side it was.
+        /// The side that broke it.
         who: &'static str,
-        /// What it did.
+        /// The breach, in words.
         what: String,
     },
     /// The sender speaks other versions of the protocol.
@@ -133,17 +133,18 @@ impl Failure {
         Failure::Protocol { who, what: what.into() }
     }
 
-    /// What `who` did by sending something that is no record.
+    /// A breach of the protocol by `who`, which sent something that is no record.
     pub(super) fn bad_record(who: &'static str, why: BadRecord) -> Failure {
         Failure::protocol(who, format!("it sent {why}"))
     }
 
-    /// What `who` did by sending `record` where it has no place.
+    /// A breach of the protocol by `who`, which sent `record` where it has no place.
     pub(super) fn misplaced(who: &'static str, record: &Record) -> Failure {
         Failure::protocol(who, format!("it sent a record '{}' out of place", record.what()))
     }
 
-    /// Why there is no endpoint, which is `otherwise` if it is not for what was asked for.
+    /// The failure that there is no endpoint, made by `otherwise` unless the request itself was at
+    /// fault.
     pub(super) fn no_endpoint(
         error: pinfold::Error,
         otherwise: impl FnOnce(pinfold::Error) -> Failure,
@@ -157,7 +158,7 @@ impl Failure {
         }
     }
 
-    /// What went wrong with an operation of the library in mid-transfer with `who`.
+    /// The failure for an error of the library in mid-transfer with `who`.
     pub(super) fn library(who: &'static str, error: pinfold::Error) -> Failure {
         match error {
             gone if gone.is_peer_gone() => Failure::PeerGone { what: who, source: gone },
@@ -167,7 +168,7 @@ impl Failure {
             {
                 Failure::PeerGone { what: who, source: error }
             }
-            // What it gave to be looked at went with it.
+            // Memory that it gave to be looked at went with it.
             pinfold::Error::Withdrawn => Failure::PeerGone { what: who, source: error },
             pinfold::Error::Truncated { len, .. } => {
                 Failure::protocol(who, format!("it sent a message of {len} bytes"))
@@ -176,7 +177,7 @@ impl Failure {
         }
     }
 
-    /// What `who` said in its `Abort`.
+    /// The failure that `who` reported in its `Abort`.
     pub(super) fn told(who: &'static str, cause: Cause, text: &str) -> Failure {
         Failure::Told { who, cause, text: printable(text.as_bytes()) }
     }
@@ -221,8 +222,8 @@ impl Failure {
     }
 }
 
-/// For [`Result::map_err`]: has an error of this side's own name the call that it came from, if a
-/// filter may have denied that.
+/// For [`Result::map_err`]: adds the name of the failed call to an error of this side, if a filter
+/// may have denied the call.
 pub(super) fn by<E: Into<io::Error>>(call: &'static str) -> impl Fn(E) -> io::Error + Copy {
     move |error| {
         let error = error.into();
@@ -235,7 +236,7 @@ pub(super) fn by<E: Into<io::Error>>(call: &'static str) -> impl Fn(E) -> io::Er
     }
 }
 
-/// What the kernel said, with what to do about it where that is clear.
+/// The kernel's error, with a remedy where that is clear.
 fn explain(error: &io::Error) -> String {
     if let Some(failed) = error.get_ref().and_then(|inner| inner.downcast_ref::<Failed>()) {
         let call = failed.call;
@@ -256,7 +257,7 @@ fn explain(error: &io::Error) -> String {
     format!("{error}; {remedy}")
 }
 
-/// Why a file cannot become as large as it has to be.
+/// The reason why a file cannot become as large as it has to be.
 fn too_large() -> String {
     match trial::soft_limit(Limited::FileBytes) {
         Some(bytes) => format!(
@@ -275,7 +276,7 @@ fn versions((oldest, newest): (u16, u16)) -> String {
     }
 }
 
-/// What became of contents that failed the check.
+/// The fate of contents that failed the check.
 fn advice(kept: bool) -> &'static str {
     if kept {
         "do not use what was written to standard output, run both sides again"

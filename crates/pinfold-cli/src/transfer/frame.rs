@@ -1,4 +1,4 @@
-//! What the two sides say to each other: records, and the tags they travel under.
+//! The protocol between the two sides: records, and the tags they travel under.
 //!
 //! ```text
 //! sender                                            receiver
@@ -60,7 +60,7 @@ pub(super) mod tag {
     pub(in super::super) const LAST: u64 = BASE | 6;
 }
 
-/// What a sender has.
+/// The kind of contents that a sender has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Content {
     /// Files with names.
@@ -76,9 +76,9 @@ pub(super) struct Hello {
     pub(super) version_min: u16,
     /// The newest version the sender speaks.
     pub(super) version_max: u16,
-    /// What is coming.
+    /// The contents that are coming.
     pub(super) content: Content,
-    /// How many files and bytes are coming, as far as known; zero for a stream.
+    /// The number of files and bytes that are coming, as far as known; zero for a stream.
     pub(super) expected: Totals,
 }
 
@@ -87,14 +87,14 @@ pub(super) struct Hello {
 pub(super) struct FileOffer {
     /// Its name below the receiver's directory.
     pub(super) name: RelativeName,
-    /// Its length, bytes, holes included. Exactly so many follow. `None`: nobody knows before the
-    /// end.
+    /// Its length, bytes, holes included. Exactly so many follow. `None` if it is not known before
+    /// the end.
     pub(super) size: Option<u64>,
     /// Its permission bits and its time.
     pub(super) attributes: Attributes,
 }
 
-/// A directory, in which some of what follows may lie.
+/// A directory, in which some of the next entries may lie.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct DirectoryOffer {
     /// Its name below the receiver's directory.
@@ -103,16 +103,16 @@ pub(super) struct DirectoryOffer {
     pub(super) attributes: Attributes,
 }
 
-/// What a file or a directory has beside its name and its contents.
+/// The attributes of a file or a directory beside its name and its contents.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Attributes {
     /// Permission bits, at most `0o777`.
     pub(super) mode: u32,
-    /// When it was last modified: seconds since 1970, and nanoseconds below a second.
+    /// The time of the last modification: seconds since 1970, and nanoseconds below a second.
     pub(super) modified: (i64, u32),
 }
 
-/// How much a transfer moves, or moved.
+/// The amount that a transfer moves, or moved.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Totals {
     /// Files; a stream counts as none.
@@ -123,7 +123,7 @@ pub(super) struct Totals {
     pub(super) bytes: u64,
 }
 
-/// Why a side gives up, for the exit status of the other.
+/// The reason why a side gives up, for the exit status of the other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Cause {
     /// Anything but the others.
@@ -152,14 +152,14 @@ pub(super) enum Record {
     Stream,
     /// The next bytes of the file are a hole.
     Hole {
-        /// How many, at least 1.
+        /// The length of the hole, at least 1.
         bytes: u64,
     },
     /// The file or stream is complete.
     End {
         /// Its length, bytes.
         bytes: u64,
-        /// The digest of what the sender read.
+        /// The digest of the contents that the sender read.
         digest: Digest,
     },
     /// Everything was sent.
@@ -177,7 +177,7 @@ pub(super) enum Record {
     Bye,
 }
 
-/// Why bytes are no record.
+/// The reason why bytes are no record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum BadRecord {
     /// The kind byte is unknown, or there is none.
@@ -261,7 +261,7 @@ mod kind {
     pub(super) const HOLE: u8 = 11;
 }
 
-/// Stands for a size that nobody knows before the end.
+/// Stands for a size that is not known before the end.
 const SIZE_UNKNOWN: u64 = u64::MAX;
 
 impl Record {
@@ -364,7 +364,7 @@ impl Record {
         })
     }
 
-    /// What to call the record in a message.
+    /// The record's name in a message.
     pub(super) fn what(&self) -> &'static str {
         match self {
             Record::Hello(_) => "hello",

@@ -1,7 +1,7 @@
 //! The receiver's side of the flow: records and blocks in, files or a stream out.
 //!
-//! A plain state machine over [`super::target`]: what may follow what, that lengths and digests
-//! agree, and that nothing is put in place before they do.
+//! A plain state machine over [`super::target`]: it checks the order of records, and that lengths
+//! and digests agree, and puts nothing in place before they do.
 
 use std::{os::fd::AsFd, sync::Arc};
 
@@ -12,10 +12,10 @@ use super::{
     target::{Directory, Incoming, Output, Unkept},
 };
 
-/// Who breaks the rules, if they are broken.
+/// The side that breaks the rules, if they are broken.
 const WHO: &str = "the sender";
 
-/// Where the contents go.
+/// The target of the contents.
 pub(super) enum Target<F> {
     /// Files, below a directory.
     Directory(Directory),
@@ -24,7 +24,7 @@ pub(super) enum Target<F> {
 }
 
 impl<F> Target<F> {
-    /// What fits the target.
+    /// The kind of contents that fits the target.
     pub(super) fn content(&self) -> Content {
         match self {
             Target::Directory(_) => Content::Files,
@@ -32,7 +32,7 @@ impl<F> Target<F> {
         }
     }
 
-    /// The count of what could not be kept of files and directories.
+    /// The count of modes and times of files and directories that could not be kept.
     pub(super) fn unkept(&self) -> Option<Arc<Unkept>> {
         match self {
             Target::Directory(directory) => Some(directory.unkept()),
@@ -55,7 +55,7 @@ enum State {
     File(Incoming, Digester),
     /// In the stream.
     Stream(Digester),
-    /// After the stream, of which there is only one.
+    /// The state after the stream, of which there is only one.
     Streamed,
 }
 
@@ -101,7 +101,7 @@ impl<F: AsFd> Intake<F> {
                     return Err(Failure::misplaced(WHO, &Record::Directory(offer)));
                 }
             },
-            // What has no size has no holes either.
+            // Contents without a size have no holes either.
             (State::File(mut file, mut digester), Record::Hole { bytes })
                 if file.offer().size.is_some() =>
             {
@@ -168,7 +168,7 @@ impl<F: AsFd> Intake<F> {
     }
 }
 
-/// Checks that so many bytes more are not more than was offered.
+/// Checks that so many bytes more do not exceed the offer.
 fn check_room(file: &Incoming, bytes: u64) -> Result<(), Failure> {
     let FileOffer { name, size, .. } = file.offer();
     match size {
@@ -179,7 +179,7 @@ fn check_room(file: &Incoming, bytes: u64) -> Result<(), Failure> {
     }
 }
 
-/// Compares what arrived with what the sender says it read.
+/// Compares the contents that arrived with the sender's digest.
 fn verify(
     what: String,
     arrived: &Digester,

@@ -1,4 +1,4 @@
-//! A connection in the course of a transfer: saying records, and noticing that it has to stop.
+//! A connection in the course of a transfer: it sends records, and notices that it has to stop.
 
 use std::{
     future::poll_fn,
@@ -19,14 +19,14 @@ use super::{
     wait::{Interrupts, within},
 };
 
-/// How long a side that gives up waits for the other to have heard why.
+/// Time that a side that gives up waits for the other to hear the reason.
 const LINGER: Duration = Duration::from_secs(5);
 
 /// One side of a transfer.
 pub(super) struct Link {
     endpoint: Endpoint,
     peer: PeerId,
-    /// What to call the other side: "the sender" or "the receiver".
+    /// The other side's name: "the sender" or "the receiver".
     other: &'static str,
     interrupts: Interrupts,
     /// The receive of the other side's last word; `None` after it came.
@@ -48,7 +48,7 @@ impl Link {
         Link { endpoint, peer, other, interrupts, last, tally: Tally::default() }
     }
 
-    /// What to call the other side.
+    /// The other side's name.
     pub(super) fn other(&self) -> &'static str {
         self.other
     }
@@ -63,7 +63,7 @@ impl Link {
         self.endpoint.handoff(self.peer, tag, donation)
     }
 
-    /// Posts a receive from the other side of what may stay where it is.
+    /// Posts a receive from the other side; the message may stay where it is.
     pub(super) fn expect_view(&self, tag: impl Into<TagMatch>) -> ViewRequest {
         self.endpoint.view_request(self.peer, tag)
     }
@@ -82,7 +82,7 @@ impl Link {
         Ok(())
     }
 
-    /// What `future` yields, unless the transfer has to stop before.
+    /// The output of `future`, unless the transfer has to stop before.
     pub(super) async fn unless_stopped<F>(&mut self, mut future: F) -> Result<F::Output, Failure>
     where
         F: Future + Unpin,
@@ -94,7 +94,8 @@ impl Link {
         .await
     }
 
-    /// Why the transfer has to stop now: a signal, the other side's last word, or its death.
+    /// The reason why the transfer has to stop now: a signal, the other side's last word, or its
+    /// death.
     pub(super) fn poll_stop(&mut self, context: &mut Context<'_>) -> Poll<Failure> {
         if let Poll::Ready(signal) = self.interrupts.poll(context) {
             return Poll::Ready(Failure::Interrupted(signal));
@@ -141,7 +142,8 @@ impl Link {
                         self.last_word().await;
                     }
                 };
-                // Too late is as good as gone: it learns of the closed connection.
+                // An answer that is too late does not count: the other side learns of the closed
+                // connection.
                 let _ = within(LINGER, told).await;
             }
         }
@@ -159,7 +161,7 @@ impl Link {
         let _ = within(LINGER, self.last_word()).await;
     }
 
-    /// Waits for the other side's last word, whatever it is, or its end.
+    /// Waits for the other side's last word of any kind, or its end.
     async fn last_word(&mut self) {
         if self.last.is_some() {
             let _ = poll_fn(|context| self.poll_last(context)).await;

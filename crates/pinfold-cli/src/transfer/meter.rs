@@ -1,6 +1,6 @@
 //! Progress on standard error while a transfer runs.
 //!
-//! On a terminal a bar; elsewhere, in a log for instance, a line now and then, and none for
+//! It is a bar on a terminal; elsewhere, in a log for instance, a line now and then, and none for
 //! transfers of less than a second.
 
 use std::{
@@ -13,13 +13,13 @@ use indicatif::{HumanBytes, ProgressBar};
 use super::name::RelativeName;
 use crate::progress;
 
-/// When the first line is printed where there is no terminal.
+/// Time of the first line if there is no terminal.
 const FIRST_LINE: Duration = Duration::from_secs(1);
 
-/// Between lines after the first.
+/// Time between lines after the first.
 const NEXT_LINE: Duration = Duration::from_secs(10);
 
-/// Shows how far a transfer is.
+/// Shows the progress of a transfer.
 pub(super) struct Meter {
     started: Instant,
     total: Option<u64>,
@@ -33,7 +33,7 @@ enum Show {
 }
 
 impl Meter {
-    /// Starts the clock. `total`: the bytes to come, where known.
+    /// Starts the clock. `total`: the bytes to come, if known.
     pub(super) fn start(quiet: bool, total: Option<u64>) -> Meter {
         let started = Instant::now();
         let show = if quiet {
@@ -53,7 +53,7 @@ impl Meter {
         }
     }
 
-    /// How many bytes have been moved.
+    /// The number of bytes that have been moved.
     pub(super) fn at(&mut self, bytes: u64) {
         match &mut self.show {
             Show::Nothing => {}
@@ -81,7 +81,7 @@ impl Meter {
 }
 
 impl Drop for Meter {
-    /// Takes the bar away, so that what is said next has a line of its own.
+    /// Removes the bar, so that the next text has a line of its own.
     fn drop(&mut self) {
         if let Show::Bar(bar) = &self.show {
             bar.finish_and_clear();

@@ -1,11 +1,11 @@
 //! `pinfold send` and `pinfold recv`: files or a stream from one process to another.
 //!
-//! - [`args`]: the options; [`address`]: whom to meet, as it is typed.
-//! - [`sender`], [`receiver`]: the two sides, each over a [`link`]; what they say is in [`frame`].
-//! - [`source`]: what is read, into [`block`]s; [`extent`]: where in a file there is anything.
-//!   [`intake`] over [`target`]: what is written, and only when whole.
+//! - [`args`]: the options; [`address`]: the addresses, as they are typed.
+//! - [`sender`], [`receiver`]: the two sides, each over a [`link`]; their protocol is in [`frame`].
+//! - [`source`]: the contents read, into [`block`]s; [`extent`]: the data and holes of a file.
+//!   [`intake`] over [`target`]: the contents written, put in place only when whole.
 //! - [`digest`], [`name`]: contents and names that arrive as they were sent, and do no harm.
-//! - [`receipt`], [`meter`]: what is said about it; [`failure`]: what can go wrong.
+//! - [`receipt`], [`meter`]: the reports; [`failure`]: the errors.
 //! - [`wait`]: signals and time.
 
 mod address;
@@ -53,19 +53,19 @@ use self::{
 };
 use crate::{output, progress::say, words::Words};
 
-/// How long a sender that has nothing to send tries to reach the receiver to say so. Short, since
-/// there may be none; long enough for one that is started at the same time.
+/// Time that a sender with nothing to send tries to reach the receiver to say so. It is short,
+/// since there may be no receiver; long enough for one that is started at the same time.
 const TELL_PATIENCE: Duration = Duration::from_secs(1);
 
-/// The exit status where the receipt is lost although all went well.
+/// The exit status if the receipt is lost although all went well.
 const LOST: u8 = 5;
 
-/// How long a sender looks for the receiver before it says that it waits, and for what: on this
-/// host, and on another, that may be far away.
+/// Time that a sender looks for the receiver before it says that it waits, and for which address:
+/// on this host, and on another, which may be far away.
 const FIRST_LOOK_HERE: Duration = Duration::from_millis(50);
 const FIRST_LOOK_FAR: Duration = Duration::from_millis(500);
 
-/// How a transfer went.
+/// The report of a transfer.
 struct Report {
     totals: Totals,
     skipped: u64,
@@ -74,12 +74,12 @@ struct Report {
     tally: Tally,
 }
 
-/// Where a command says what.
+/// The outputs of a command.
 struct Console {
     side: Side,
     json: bool,
     quiet: bool,
-    /// Whether standard output is free for the JSON object.
+    /// True if standard output is free for the JSON object.
     stdout: bool,
 }
 
@@ -88,14 +88,14 @@ impl Console {
         Console { side, json: common.json, quiet: common.quiet, stdout }
     }
 
-    /// Says something a person who waits wants to know.
+    /// Prints a remark for a person who waits.
     fn remark(&self, text: &str) {
         if !self.quiet {
             say(text);
         }
     }
 
-    /// Says how it ended, and gives the exit status for it.
+    /// Reports the end of the transfer, and returns the exit status for it.
     fn end(&self, result: Result<Report, Failure>) -> ExitCode {
         match result {
             Ok(report) => {
@@ -116,7 +116,7 @@ impl Console {
             Err(failure) => {
                 say(&failure);
                 if self.json {
-                    // Why the transfer failed is more than that this was lost, too.
+                    // The transfer's own failure outweighs the loss of this output.
                     self.print(&failure_json(self.side, &failure));
                 }
                 failure.exit_code()
@@ -124,14 +124,14 @@ impl Console {
         }
     }
 
-    /// Prints the receipt, or the failure, and gives the exit status for that.
+    /// Prints the receipt, or the failure, and returns the exit status for that.
     fn print(&self, json: &str) -> ExitCode {
         let line = format!("{json}\n");
         if self.stdout {
             let printed = output::put("the receipt", &line);
             return printed.map_or_else(|lost| lost.end(LOST), |()| ExitCode::SUCCESS);
         }
-        // Where that cannot be written, nothing can be said about it either.
+        // If that cannot be written, the error cannot be reported either.
         let mut err = std::io::stderr().lock();
         err.write_all(line.as_bytes()).map_or(ExitCode::from(LOST), |()| ExitCode::SUCCESS)
     }
@@ -166,7 +166,7 @@ async fn send_all(args: &SendArgs, console: &Console) -> Result<Report, Failure>
         say("there is nothing in what is to be sent; the receiver gets nothing");
     }
     let peer = connect(&endpoint, args, console)?;
-    // Until here nothing is half done, and a signal may simply end the process.
+    // Up to here nothing is half done, and a signal may simply end the process.
     let interrupts = Interrupts::take().map_err(|why| Failure::local("taking", "signals", why))?;
     let mut link = Link::new(&endpoint, peer, "the receiver", interrupts);
     let (content, expected) = (plan.content(), plan.expected);
@@ -197,13 +197,13 @@ async fn send_all(args: &SendArgs, console: &Console) -> Result<Report, Failure>
     }
 }
 
-/// Connects to the receiver, saying so if that takes a while.
+/// Connects to the receiver, with a remark if that takes a while.
 fn connect(endpoint: &Endpoint, args: &SendArgs, console: &Console) -> Result<PeerId, Failure> {
     let far = args.address.starts_with("tcp:");
     let first = args.wait.min(if far { FIRST_LOOK_FAR } else { FIRST_LOOK_HERE });
     let started = Instant::now();
     match endpoint.connect_wait(&args.address, first) {
-        // It comes back before its time is over if there is no reason to wait.
+        // The call returns early if there is no reason to wait.
         Err(why) if args.wait > first && started.elapsed() >= first => {
             console.remark(&format!(
                 "waiting for a receiver at {}, up to {} s: {}",
@@ -253,7 +253,7 @@ async fn recv_all(args: &RecvArgs, console: &Console) -> Result<Report, Failure>
         None => Target::Output(Output::new(std::io::stdout())),
     };
     let unkept = target.unkept();
-    // Before there is a name to leave behind.
+    // This comes before there is a name to leave behind.
     let mut interrupts =
         Interrupts::take().map_err(|why| Failure::local("taking", "signals", why))?;
     let endpoint = endpoint(&args.common, "pinfold recv", Some(&args.address))
@@ -291,7 +291,7 @@ async fn recv_all(args: &RecvArgs, console: &Console) -> Result<Report, Failure>
     }
 }
 
-/// The endpoint of either side.
+/// The endpoint of one side.
 fn endpoint(common: &CommonArgs, label: &str, listen: Option<&str>) -> pinfold::Result<Endpoint> {
     let mut builder =
         Endpoint::builder().label(label).paths(common.path_set()).strict(common.strict);

@@ -17,7 +17,7 @@ const COMPONENT_BYTES_MAX: usize = 255;
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) struct RelativeName(Vec<u8>);
 
-/// Why bytes are no [`RelativeName`].
+/// The reason why bytes are no [`RelativeName`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum BadName {
     /// No bytes at all.
@@ -102,8 +102,8 @@ impl fmt::Debug for RelativeName {
     }
 }
 
-/// `bytes` as text that is safe to print on a terminal: control characters are escaped, and what
-/// is not UTF-8 is replaced.
+/// `bytes` as text that is safe to print on a terminal: control characters are escaped, and bytes
+/// that are not UTF-8 are replaced.
 pub(super) fn printable(bytes: &[u8]) -> String {
     let mut out = String::with_capacity(bytes.len());
     for ch in String::from_utf8_lossy(bytes).chars() {

@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use super::{failure::Failure, frame::Totals};
 
-/// Which side of a transfer this is.
+/// The side of a transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum Side {
@@ -24,14 +24,14 @@ pub(super) struct Tally {
     taken: [Taken; Path::ALL.len()],
     copied_user: u64,
     copied_kernel: u64,
-    /// Of `copied_user`, by the algorithm of the largest part of each message, in the order of the
-    /// first.
+    /// The parts of `copied_user`, by the algorithm of the largest part of each message, in the
+    /// order of the first.
     copied_by: Vec<(Algorithm, u64)>,
-    /// For how many messages a path was refused for a reason, in the order of the first.
+    /// The numbers of messages that a path was refused for, by reason, in the order of the first.
     refused: Vec<(Path, Refusal, u64)>,
 }
 
-/// What went over one path.
+/// The traffic over one path.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 struct Taken {
     messages: u64,
@@ -61,19 +61,19 @@ impl Tally {
     }
 }
 
-/// What is to be said at the end of a transfer.
+/// The summary at the end of a transfer.
 pub(super) struct Summary<'a> {
-    /// Which side says it.
+    /// The side that reports.
     pub(super) side: Side,
-    /// What was moved and verified.
+    /// The totals that were moved and verified.
     pub(super) totals: Totals,
-    /// How many things in the directories were not sent; for a receiver always 0.
+    /// The number of directory entries that were not sent; for a receiver always 0.
     pub(super) skipped: u64,
-    /// How many modes and times could not be kept; for a sender always 0.
+    /// The number of modes and times that could not be kept; for a sender always 0.
     pub(super) unkept: u64,
-    /// From the first record to the last.
+    /// The time from the first record to the last.
     pub(super) elapsed: Duration,
-    /// How it was moved.
+    /// The receipts of the messages.
     pub(super) tally: &'a Tally,
 }
 
@@ -110,9 +110,9 @@ impl Summary<'_> {
 
     /// The receipt as one line for a person.
     ///
-    /// Only those refusals are in it that stood in the way: that another path was cheaper for
-    /// a message, or a message too long for a path, is how paths are chosen. What did not go by
-    /// `eager` went by a path with fewer copies.
+    /// It has only the refusals that stood in the way: a cheaper path, or a message too long for a
+    /// path, is part of the usual choice. Bytes that did not go by `eager` went by a path with
+    /// fewer copies.
     pub(super) fn line(&self) -> String {
         let done = match self.side {
             Side::Send => "sent",
@@ -153,7 +153,7 @@ impl Summary<'_> {
             HumanBytes(self.tally.copied_kernel)
         ));
         for (path, why, messages) in &self.tally.refused {
-            // What this side chose is no news.
+            // A choice of this side is no news.
             let chosen = matches!(
                 why,
                 Refusal::TooLong
@@ -171,7 +171,7 @@ impl Summary<'_> {
         line
     }
 
-    /// The algorithm by which most was copied here, in words.
+    /// The algorithm that copied the most bytes here, in words.
     fn mostly_by(&self) -> String {
         let most = self.tally.copied_by.iter().max_by_key(|(_, bytes)| *bytes);
         let mostly = if self.tally.copied_by.len() > 1 { "mostly " } else { "" };
@@ -214,7 +214,7 @@ impl Summary<'_> {
     }
 }
 
-/// So many things, in words.
+/// A count of entries, in words.
 fn count(number: u64, thing: &str) -> String {
     let plural = if number == 1 { "" } else { "s" };
     format!("{} {thing}{plural}", HumanCount(number))

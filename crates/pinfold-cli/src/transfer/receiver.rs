@@ -1,10 +1,11 @@
 //! The receiver's side of a transfer.
 //!
-//! One thread checks and writes ([`super::intake`]); this one keeps receives posted, hands what
-//! came to it, and meanwhile listens for the sender's giving up, and turns other senders away.
+//! One thread checks and writes ([`super::intake`]); this one keeps receives posted, hands the
+//! messages to that thread, and meanwhile listens for the sender's `Abort`, and turns other senders
+//! away.
 //!
-//! Blocks that the sender gave away stay in its memory until they are written: parts that fit into a
-//! core's own cache are copied out, and digested and written from there.
+//! Blocks that the sender gave away stay in its memory until they are written: parts that fit into
+//! a core's own cache are copied out, then digested and written.
 
 use std::{
     collections::VecDeque,
@@ -45,13 +46,13 @@ const WINDOW: usize = 4;
 /// Messages that have come and are not written yet, at most.
 const WAITING: usize = WINDOW;
 
-/// Bytes that are copied out together of a block that the sender gave.
+/// Bytes of a given block that are copied out together.
 const PART_BYTES: usize = 128 << 10;
 
-/// How long the writing thread may take to end when the transfer has failed.
+/// Time that the writing thread may take to end when the transfer has failed.
 const WRITER_PATIENCE: Duration = Duration::from_secs(5);
 
-/// Waits for a sender's `Hello`. What it says is checked by [`accept`].
+/// Waits for a sender's `Hello`. Its contents are checked by [`accept`].
 pub(super) async fn await_hello(
     endpoint: &Endpoint,
     interrupts: &mut Interrupts,
@@ -71,7 +72,7 @@ fn expect_hello(endpoint: &Endpoint) -> RecvRequest<Vec<u8>> {
     endpoint.recv_owned(Source::Any, tag::HELLO, vec![0; RECORD_BYTES_MAX])
 }
 
-/// Checks a `Hello` against what this side was asked for, and says that it is ready.
+/// Checks a `Hello` against this side's options, and answers that it is ready.
 pub(super) async fn accept(
     link: &mut Link,
     hello: &[u8],
@@ -118,7 +119,7 @@ pub(super) async fn run<F>(
 where
     F: AsFd + Send + 'static,
 {
-    // A stream may be stuck in a pipe that nobody reads; it leaves nothing to clean up.
+    // A stream may be stuck in a pipe without a reader; it leaves nothing to clean up.
     let patience = match target {
         Target::Directory(_) => WRITER_PATIENCE,
         Target::Output(_) => Duration::from_millis(100),
@@ -138,7 +139,7 @@ where
                 if let Some(name) = offered_name(&message) {
                     meter.file(&name);
                 }
-                // A writer that has ended says why by its outcome.
+                // A writer that has ended reports why in its outcome.
                 let _ = pump.work.try_send(message);
             }
             Event::Came(Err(why)) => break Err(Failure::library(link.other(), why)),
@@ -149,12 +150,12 @@ where
     };
     match stopped {
         Ok(totals) => {
-            // From here on all of it is there, whatever becomes of the sender.
+            // From here on the contents are complete, even if the sender dies.
             let _ = link.say(tag::REPLY, &Record::Done(totals)).await;
             Ok(totals)
         }
         Err(failure) => {
-            // Nothing more goes to the writer; it ends, and removes what is incomplete.
+            // No more messages go to the writer; it ends, and removes incomplete files.
             drop(pump);
             let written = within(patience, outcome.recv()).await;
             match (failure, written) {
@@ -179,7 +180,7 @@ fn offered_name(message: &View<'_>) -> Option<RelativeName> {
     }
 }
 
-/// The record that a message of the flow is.
+/// The record in a message of the flow.
 fn record(message: &View<'_>) -> Result<Record, Failure> {
     let who = "the sender";
     if message.tag() != tag::RECORD || message.len() > RECORD_BYTES_MAX {
@@ -192,7 +193,7 @@ fn record(message: &View<'_>) -> Result<Record, Failure> {
     record.map_err(|why| Failure::bad_record(who, why))
 }
 
-/// What happens in the course of receiving.
+/// An event in the course of receiving.
 enum Event {
     /// The transfer has to stop.
     Stop(Failure),
@@ -217,7 +218,7 @@ struct Pump {
     outcome: Pin<Box<Outcome>>,
     /// Bytes written so far.
     written: Arc<AtomicU64>,
-    /// That the sender is gone, while some of what it sent before may be left.
+    /// The failure that the sender is gone, while some of its earlier messages may be left.
     gone: Option<Failure>,
     another: Option<RecvRequest<Vec<u8>>>,
     /// Refusals on their way to other senders.
@@ -234,7 +235,7 @@ impl Pump {
     where
         F: AsFd + Send + 'static,
     {
-        // As many messages are on their way to the writer as there was room for.
+        // The writer has as many messages as there was room for.
         let (work, work_out) = async_channel::unbounded();
         let (make_room, room) = async_channel::unbounded();
         for _ in 0..WAITING {
@@ -270,7 +271,7 @@ impl Pump {
         }
         if let Poll::Ready(failure) = link.poll_stop(context) {
             match failure {
-                // What it sent before may still be complete.
+                // The records that it sent before may still be complete.
                 Failure::PeerGone { .. } => self.gone = Some(failure),
                 failure => return Poll::Ready(Event::Stop(failure)),
             }
@@ -302,7 +303,7 @@ impl Pump {
         Poll::Pending
     }
 
-    /// Tells another sender that this is not its turn, and waits for the next.
+    /// Tells another sender that it is not its turn, and waits for the next.
     fn turn_away(&mut self, endpoint: &Endpoint, peer: PeerId) {
         let text = "it is busy with another sender; try again later".into();
         let refusal = Record::Abort { cause: Cause::Refused, text };
@@ -311,7 +312,7 @@ impl Pump {
     }
 }
 
-/// Checks and writes what comes as `work`. Blocks; belongs in a thread of its own.
+/// Checks and writes the messages of `work`. Blocks; belongs in a thread of its own.
 fn write<F: AsFd>(
     mut intake: Intake<F>,
     work: &Receiver<View<'static>>,
@@ -326,14 +327,14 @@ fn write<F: AsFd>(
             return Ok(totals);
         }
         written.store(intake.written(), Ordering::Relaxed);
-        // The sender has its memory back before it is asked for more.
+        // The sender gets its memory back before it is asked for more.
         drop(message);
         let _ = make_room.try_send(());
     }
     Err(Failure::Unfinished)
 }
 
-/// Writes a block, from where it is or by way of `part`.
+/// Writes a block, in place or by way of `part`.
 fn block<F: AsFd>(
     intake: &mut Intake<F>,
     message: &View<'_>,

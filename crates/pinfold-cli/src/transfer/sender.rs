@@ -1,9 +1,9 @@
 //! The sender's side of a transfer.
 //!
-//! One thread reads and digests ([`super::source`]); this one sends what it has read, a few
-//! blocks at a time, and meanwhile listens for what the receiver has to say. Blocks lie in an arena
-//! ([`super::block`]). Whole ones are given to the receiver, who looks at them there, and come back
-//! when it has; what is shorter is sent.
+//! One thread reads and digests ([`super::source`]); this one sends the blocks, a few at a time,
+//! and meanwhile listens to the receiver. Blocks lie in an arena ([`super::block`]). Whole ones are
+//! given to the receiver, which looks at them there, and come back when it has; shorter ones are
+//! sent.
 
 use std::{
     collections::VecDeque,
@@ -51,8 +51,8 @@ pub(super) async fn greet(
     }
 }
 
-/// Sends everything in `plan`, in `blocks`, after [`greet`]. Returns once the receiver has it all,
-/// verified.
+/// Sends everything in `plan`, in `blocks`, after [`greet`]. Returns once the receiver has all of
+/// it, verified.
 pub(super) async fn run(
     link: &mut Link,
     plan: Plan,
@@ -90,7 +90,7 @@ pub(super) async fn run(
                 pump.sent += bytes;
                 meter.at(pump.sent);
                 if used {
-                    // The reader may have ended; then nobody needs it.
+                    // If the reader has ended, the block is not needed.
                     let _ = pump.put_back.try_send(block.unwrap_or_else(Block::another));
                 }
             }
@@ -103,7 +103,7 @@ pub(super) async fn run(
     }
 }
 
-/// What happens in the course of sending.
+/// An event in the course of sending.
 enum Event {
     /// The transfer has to stop.
     Stop(Failure),
@@ -117,12 +117,12 @@ enum Event {
     Reply(pinfold::Result<pinfold::Received>, Vec<u8>),
 }
 
-/// What a message in flight is of the contents.
+/// The part of the contents that a message in flight carries.
 #[derive(Clone, Copy)]
 struct InFlight {
-    /// Bytes, which may be a hole's.
+    /// The number of bytes, which may be a hole's.
     bytes: u64,
-    /// Whether they are in a block, to be used again.
+    /// True if they are in a block, to be used again.
     used: bool,
 }
 
@@ -154,13 +154,13 @@ impl Sending {
 /// Moves pieces from the reader to the receiver.
 struct Pump {
     pieces: Pin<Box<Receiver<Result<Piece, Failure>>>>,
-    /// Whether the reader has ended.
+    /// True if the reader has ended.
     exhausted: bool,
     put_back: Sender<Block>,
     /// The messages in flight, oldest first.
     in_flight: VecDeque<(Sending, InFlight)>,
     reply: Option<Reply>,
-    /// What was announced in the `Finish`.
+    /// The totals that were announced in the `Finish`.
     finish: Option<Totals>,
     /// Bytes of contents that are out.
     sent: u64,
@@ -226,7 +226,8 @@ impl Pump {
         self.in_flight.push_back((request, what));
     }
 
-    /// Takes the receipts of what is in flight, which has ended: the receiver has all of it.
+    /// Takes the receipts of the messages in flight, which have ended: the receiver has all of
+    /// them.
     async fn settle(&mut self, link: &mut Link) -> Result<(), Failure> {
         while let Some((mut sending, _)) = self.in_flight.pop_front() {
             let ended = poll_fn(|context| sending.poll(context));
@@ -237,7 +238,7 @@ impl Pump {
         Ok(())
     }
 
-    /// The receiver's last reply: it has everything, if it says the right thing.
+    /// The receiver's last reply: it has everything, if the reply is right.
     fn conclude(&self, reply: Record, other: &'static str) -> Result<Totals, Failure> {
         match (reply, self.finish) {
             (Record::Done(has), Some(sent)) if has == sent => Ok(sent),

@@ -1,4 +1,5 @@
-//! What a sender reads: a plan of the files to send, and the thread that reads them ([`reader`]).
+//! The source of a sender: a plan of the files to send, and the thread that reads them
+//! ([`reader`]).
 
 mod reader;
 #[cfg(test)]
@@ -26,14 +27,14 @@ use super::{
     name::{RelativeName, printable, printable_path},
 };
 
-/// What is to be sent.
+/// The plan of the contents to send.
 #[derive(Debug)]
 pub(super) struct Plan {
     /// Files and directories, each behind the directory that it is in; `None` for standard input.
     files: Option<Vec<Entry>>,
-    /// How much it is, as far as known.
+    /// The amount to send, as far as known.
     pub(super) expected: Totals,
-    /// What lies in the directories but is not sent, and why.
+    /// Entries of the directories that are not sent, and why.
     pub(super) skipped: Vec<(PathBuf, &'static str)>,
 }
 
@@ -51,7 +52,7 @@ enum Entry {
 struct FileEntry {
     path: PathBuf,
     name: RelativeName,
-    /// Whether `path` may be a symbolic link: it was named on the command line.
+    /// True if `path` may be a symbolic link: it was named on the command line.
     follow: bool,
 }
 
@@ -74,12 +75,13 @@ pub(super) enum Piece {
 }
 
 impl Plan {
-    /// Finds what `files` name, without opening any of them.
+    /// Finds the files that `files` name, without opening any of them.
     ///
     /// # Errors
     ///
     /// [`Failure::Usage`] for combinations that make no sense, [`Failure::Local`] and
-    /// [`Failure::Unsuitable`] for what is missing, unreadable or neither file nor directory.
+    /// [`Failure::Unsuitable`] for paths that are missing, unreadable or neither file nor
+    /// directory.
     pub(super) fn new(files: &[PathBuf]) -> Result<Plan, Failure> {
         let is_stdin = |path: &PathBuf| path.as_os_str() == "-";
         if files.is_empty() || matches!(files, [one] if is_stdin(one)) {
@@ -99,12 +101,12 @@ impl Plan {
         Ok(plan)
     }
 
-    /// What to announce.
+    /// The kind of contents to announce.
     pub(super) fn content(&self) -> Content {
         if self.files.is_some() { Content::Files } else { Content::Stream }
     }
 
-    /// Whether there is nothing to send under a name, though names were given.
+    /// Returns whether there is nothing to send under a name, though names were given.
     pub(super) fn is_empty(&self) -> bool {
         self.files.as_ref().is_some_and(Vec::is_empty)
     }
@@ -129,7 +131,7 @@ impl Plan {
             };
             return Err(Failure::Unsuitable { what: printable_path(path), why });
         }
-        // "." and ".." have no name of their own: what lies in them is sent without a prefix.
+        // "." and ".." have no name of their own: their entries are sent without a prefix.
         let prefix = base.unwrap_or(Path::new(""));
         for found in WalkDir::new(path).sort_by_file_name() {
             let found = found.map_err(|why| {
@@ -190,7 +192,7 @@ impl Plan {
         metadata: &Metadata,
         follow: bool,
     ) -> Result<(), Failure> {
-        // Better now than after gigabytes. What changes until it is opened is found then.
+        // Better now than after gigabytes. Changes until the file is opened are found then.
         accessat(CWD, path, Access::READ_OK, AtFlags::empty())
             .map_err(|why| Failure::local("reading", printable_path(path), why))?;
         let name = relative(path, name)?;
@@ -201,8 +203,8 @@ impl Plan {
         Ok(())
     }
 
-    /// Sees to it that each name is there once. Directories whose mode is the same may come
-    /// together.
+    /// Makes sure that each name is there once. Directories of one name and the same mode are
+    /// united.
     fn unite(&mut self) -> Result<(), Failure> {
         let Some(files) = &mut self.files else { return Ok(()) };
         let mut seen = HashMap::new();
@@ -240,7 +242,7 @@ fn relative(path: &Path, name: &Path) -> Result<RelativeName, Failure> {
     })
 }
 
-/// What a thing that is neither file nor directory is called.
+/// The name of a kind that is neither file nor directory.
 fn what_it_is(kind: FileType) -> &'static str {
     if kind.is_symlink() {
         "a symbolic link"

@@ -1,6 +1,6 @@
-//! Where a receiver writes: files below a directory, or standard output.
+//! The target of a receiver: files below a directory, or standard output.
 //!
-//! - [`place`]: how a file is made, and gets its name. [`made`]: directories.
+//! - [`place`]: the making and naming of a file. [`made`]: directories.
 //! - [`attributes`]: modes and times. [`output`]: standard output.
 //!
 //! The module owns two invariants. First, a file has its name only once it is complete: it is
@@ -49,21 +49,21 @@ use super::{
     name::printable_path,
 };
 
-/// Names of files that are not complete yet start with it, where they need a name.
+/// The beginning of the names of files that are not complete yet, if they need a name.
 const TEMPORARY: &str = ".pinfold-";
 
-/// How files are put in place.
+/// The rules by which files are put in place.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Rules {
-    /// Whether files that exist are replaced, and directories get the mode that was sent.
+    /// True if files that exist are replaced, and directories get the mode that was sent.
     pub(super) force: bool,
-    /// Whether a file must be on the disk before it gets its name.
+    /// True if a file must be on the disk before it gets its name.
     pub(super) sync: bool,
-    /// Whether directories get the time that was sent, as files always do.
+    /// True if directories get the time that was sent, as files always do.
     pub(super) times: bool,
-    /// The permission bits not to give, `umask(2)`.
+    /// The permission bits to withhold, `umask(2)`.
     pub(super) umask: u32,
-    /// Whether to write files without a name where the file system can.
+    /// True if files are written without a name where the file system can do so.
     pub(super) nameless: bool,
 }
 
@@ -78,10 +78,10 @@ pub(super) struct Directory {
     made: Made,
 }
 
-/// What a directory's files tell it.
+/// State that a directory's files share with it.
 #[derive(Debug)]
 struct Shared {
-    /// Whether files without a name seem to be possible.
+    /// True if files without a name seem to be possible.
     nameless: AtomicBool,
     unkept: Arc<Unkept>,
 }
@@ -107,7 +107,7 @@ impl Directory {
         Ok(Directory { root, rules, shared, last: None, made: Made::default() })
     }
 
-    /// The count of what could not be kept of files and directories.
+    /// The count of modes and times of files and directories that could not be kept.
     pub(super) fn unkept(&self) -> Arc<Unkept> {
         Arc::clone(&self.shared.unkept)
     }
@@ -116,14 +116,15 @@ impl Directory {
     ///
     /// # Errors
     ///
-    /// [`Failure::Local`] where it exists and is not to be replaced, or cannot be written.
+    /// [`Failure::Local`] if it exists and is not to be replaced, or cannot be written.
     pub(super) fn begin(&mut self, offer: &FileOffer) -> Result<Incoming, Failure> {
         let what = offer.name.to_string();
         let parent = self
             .parent(&offer.name)
             .map_err(|why| Failure::local("making the directory of", what.clone(), why))?;
         let failed = |why| Failure::local("creating", what.clone(), why);
-        // Said before gigabytes are moved; `Incoming::commit` finds what appears until then.
+        // An existing file is reported before gigabytes are moved; `Incoming::commit` finds one
+        // that appears until then.
         match statat(&parent, offer.name.file_name(), AtFlags::SYMLINK_NOFOLLOW) {
             Err(Errno::NOENT) => {}
             Err(why) => return Err(failed(why)),
@@ -157,7 +158,7 @@ impl Directory {
     }
 }
 
-/// Opens the directory `component` of `parent`, making it first where it is missing.
+/// Opens the directory `component` of `parent`, making it first if it is missing.
 fn descend(parent: BorrowedFd<'_>, component: &[u8]) -> Result<OwnedFd, Errno> {
     match enter(parent, component) {
         Err(Errno::NOENT) => {}
@@ -185,14 +186,14 @@ struct ParentDirectory {
 impl Drop for ParentDirectory {
     fn drop(&mut self) {
         if let Some(name) = &self.temporary {
-            // Nothing better can be done about a failure than to leave a file that is
-            // recognisably incomplete.
+            // No better remedy of a failure exists than to leave a file that is recognisably
+            // incomplete.
             let _ = unlinkat(&self.directory, name.as_str(), AtFlags::empty());
         }
     }
 }
 
-/// A file that is not complete yet. Dropping it removes what was written.
+/// A file that is not complete yet. Dropping it removes the bytes written.
 pub(super) struct Incoming {
     parent: ParentDirectory,
     file: OwnedFd,
@@ -204,7 +205,7 @@ pub(super) struct Incoming {
 }
 
 impl Incoming {
-    /// What the sender said of the file.
+    /// The sender's offer of the file.
     pub(super) fn offer(&self) -> &FileOffer {
         &self.offer
     }
@@ -246,7 +247,7 @@ impl Incoming {
         Ok(())
     }
 
-    /// Gives the file its mode and time, and has it on the disk if that is wanted.
+    /// Gives the file its mode and time, and puts it on the disk if that is wanted.
     fn settle(&self) -> Result<(), Errno> {
         let (file, attributes) = (self.file.as_fd(), self.offer.attributes);
         let mode = attributes.mode & !self.rules.umask;
@@ -289,8 +290,7 @@ impl Incoming {
         Ok(())
     }
 
-    /// The same where the file system has no links, which shows only now: by a copy that has a
-    /// name.
+    /// The same on a file system without links, which shows only now: by a copy that has a name.
     fn name_by_copy(&mut self) -> Result<(), Errno> {
         self.shared.nameless.store(false, Ordering::Relaxed);
         let (named, name) = create_named(self.parent.directory.as_fd())?;

@@ -17,7 +17,7 @@ use super::{
     *,
 };
 
-/// Far more than anything here takes.
+/// A time far beyond any that a test takes.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 fn address() -> String {
@@ -35,7 +35,7 @@ fn directory(dir: &Path) -> Target<fs::File> {
     Target::Directory(Directory::open(dir, rules).unwrap())
 }
 
-/// The receiving side as `recv_all` runs it.
+/// The receiving side, run like `recv_all`.
 fn receive(endpoint: &Endpoint, target: Target<fs::File>) -> Result<Totals, Failure> {
     block_on(async {
         let mut interrupts = Interrupts::none();
@@ -53,7 +53,7 @@ fn receive(endpoint: &Endpoint, target: Target<fs::File>) -> Result<Totals, Fail
     })
 }
 
-/// The sending side as `send_all` runs it.
+/// The sending side, run like `send_all`.
 fn transmit(endpoint: &Endpoint, address: &str, files: &[PathBuf]) -> Result<Totals, Failure> {
     block_on(async {
         let plan = Plan::new(files)?;
@@ -74,7 +74,7 @@ fn transmit(endpoint: &Endpoint, address: &str, files: &[PathBuf]) -> Result<Tot
     })
 }
 
-/// A sender that says what it is told to, and no more.
+/// A sender that says only what it is told to.
 struct Puppet {
     endpoint: Endpoint,
     peer: PeerId,
@@ -105,7 +105,7 @@ impl Puppet {
     }
 
     fn raw(&self, tag: u64, bytes: &[u8]) {
-        // The other side may have had enough already.
+        // The other side may have ended already.
         let _ = self.endpoint.send(self.peer, tag, bytes);
     }
 
@@ -144,7 +144,7 @@ fn end(contents: &[u8]) -> Record {
     Record::End { bytes: digester.bytes(), digest: digester.finish() }
 }
 
-/// Runs a receiver against `puppet`; returns how it failed. The directory must stay empty.
+/// Runs a receiver against `puppet`; returns its failure. The directory must stay empty.
 fn hostile_sender(puppet: impl FnOnce(Puppet) + Send) -> Failure {
     let dir = tempfile::tempdir().unwrap();
     let address = address();
@@ -157,7 +157,7 @@ fn hostile_sender(puppet: impl FnOnce(Puppet) + Send) -> Failure {
     })
 }
 
-/// Runs a sender of one large file against `puppet`; returns how it failed.
+/// Runs a sender of one large file against `puppet`; returns its failure.
 fn hostile_receiver(puppet: impl FnOnce(Puppet) + Send) -> Failure {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("file");

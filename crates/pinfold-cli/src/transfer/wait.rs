@@ -14,10 +14,10 @@ use futures_lite::{Stream, future};
 use super::failure::by;
 use crate::signals;
 
-/// Between looks where there is no thread that tells the time.
+/// Time between looks if there is no thread that tells the time.
 const LOOK_AGAIN: Duration = Duration::from_millis(1);
 
-/// What `future` yields, unless it takes longer than `time`.
+/// The output of `future`, unless it takes longer than `time`.
 pub(super) async fn within<T>(time: Duration, future: impl Future<Output = T>) -> Option<T> {
     let (expired_in, expired) = async_channel::bounded::<()>(1);
     let (stop, stopped) = mpsc::channel::<()>();
@@ -37,7 +37,7 @@ pub(super) async fn within<T>(time: Duration, future: impl Future<Output = T>) -
     result
 }
 
-/// The same where no thread is to be had: it is looked again and again.
+/// The same if no thread is to be had: it looks again and again.
 async fn within_without_thread<T>(time: Duration, future: impl Future<Output = T>) -> Option<T> {
     let end = Instant::now().checked_add(time);
     let mut future = pin!(future);

@@ -67,7 +67,7 @@ Exit status:
   2  the command line makes no sense";
 
 impl TuneArgs {
-    /// How long to measure.
+    /// Time of the measurement.
     pub(super) fn budget(&self) -> Duration {
         self.seconds.unwrap_or(Duration::from_secs(30))
     }

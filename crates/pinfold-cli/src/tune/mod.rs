@@ -1,7 +1,8 @@
-//! `pinfold tune`: measures which copy algorithm suits which block, and keeps the table for this machine.
+//! `pinfold tune`: measures the copy algorithm that suits each block, and keeps the table for this
+//! machine.
 //!
 //! - [`args`]: the options.
-//! - [`report`]: what comes out, the same for machines and for people; [`text`]: for people.
+//! - [`report`]: the output, the same for machines and for people; [`text`]: for people.
 
 mod args;
 mod report;
@@ -38,9 +39,9 @@ pub(crate) fn run(args: &TuneArgs) -> ExitCode {
     }
 }
 
-/// Why the command failed.
+/// The reason why the command failed.
 enum End {
-    /// Something could not be done; what, and what to do.
+    /// An operation that failed, and a remedy.
     Failed(String),
     /// The report is lost.
     Lost(Lost),
@@ -55,15 +56,15 @@ impl From<String> for End {
 /// Measures, keeps and prints.
 fn measure(args: &TuneArgs) -> Result<(), End> {
     let machine = Machine::this();
-    // Better said now than after all that work.
+    // An error is better reported now than after all that work.
     let file = if args.dry_run { tuned::file(&machine) } else { Some(place(&machine)?) };
     let start = Instant::now();
     let bar = steps(STEPS);
-    // Of the distances between cores that are not seen this time, an earlier time may know.
+    // An earlier run may know distances between cores that are not seen this time.
     let before = file.as_deref().and_then(|file| tuned::load(file, &machine).ok());
     let (mut meter, mut load) = (None, Load::NONE);
     let found = copy::tune(args.budget(), before.as_ref(), |done| {
-        // It is the thread that measures which calls this.
+        // The thread that measures calls this.
         load = meter.get_or_insert_with(Meter::start).read();
         bar.set_position((f64::from(done) * STEPS as f64) as u64);
     });
@@ -114,7 +115,7 @@ fn measure(args: &TuneArgs) -> Result<(), End> {
     }
 }
 
-/// Where the table can be kept.
+/// The file that the table can be kept in.
 fn place(machine: &Machine) -> Result<PathBuf, String> {
     let hint = "set XDG_CONFIG_HOME to a directory that you can write to, or use --dry-run";
     let file = tuned::file(machine).ok_or_else(|| {
@@ -126,7 +127,7 @@ fn place(machine: &Machine) -> Result<PathBuf, String> {
     }
 }
 
-/// What is in force.
+/// The report of the table in force.
 fn show() -> Report {
     let (plan, machine) = (copy::plan(), Machine::this());
     let file = tuned::file(&machine);

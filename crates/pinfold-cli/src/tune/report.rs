@@ -1,4 +1,4 @@
-//! What comes out: the object that `--json` prints, whose names are a promise to scripts.
+//! The report: the object that `--json` prints, whose names are a promise to scripts.
 
 use std::path::{Path, PathBuf};
 
@@ -30,7 +30,7 @@ pub(super) struct Report {
     pub(super) table: Table,
 }
 
-/// What was done now.
+/// The measurement of this run.
 #[derive(Serialize)]
 pub(super) struct Measuring {
     pub(super) seconds: f64,
@@ -38,11 +38,11 @@ pub(super) struct Measuring {
     pub(super) measured: usize,
     pub(super) other_core: bool,
     pub(super) gain: Option<f64>,
-    /// Why there is no gain: the machine was busy.
+    /// The reason why there is no gain: the machine was busy.
     pub(super) withheld: Option<String>,
 }
 
-/// Whether the clock can tell what is cached.
+/// The probe's result: whether the clock can tell cached memory.
 #[derive(Serialize)]
 pub(super) struct ProbeReport {
     pub(super) works: bool,
@@ -70,7 +70,7 @@ impl From<Result<Probe, CannotTell>> for ProbeReport {
 }
 
 impl Report {
-    /// Of a table, with nothing measured now.
+    /// The report of a table, with nothing measured now.
     pub(super) fn new(machine: Machine, file: Option<&Path>, table: Table) -> Report {
         Report {
             format: FORMAT,

@@ -13,7 +13,7 @@ use crate::{
     perf::units,
 };
 
-/// All of it, in lines that fit into `width`, but for the table's.
+/// The whole report, in lines that fit into `width`, but for the table's.
 pub(super) fn render(report: &Report, width: Width) -> String {
     let mut text = String::new();
     let mut said = |head: &str, what: &str| {
@@ -77,7 +77,7 @@ fn how(it: &Measuring) -> String {
     parts + "."
 }
 
-/// How far away the other core was.
+/// The distance of the other core.
 fn distance(it: &Seen) -> String {
     let Seen { near, far, mixed } = it;
     let what = match (near, far) {

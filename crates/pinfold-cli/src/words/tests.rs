@@ -1,4 +1,4 @@
-//! Errors in a command's words: no names of the library's, and always a remedy.
+//! Errors in a command's words: none of the library's names, and always a remedy.
 
 use std::time::Duration;
 
@@ -83,7 +83,7 @@ fn all() -> Vec<Error> {
         Error::Closed,
         os("bind", "tcp:box:7", Errno::ACCESS),
     ];
-    // An identifier of a peer is not made but by an endpoint; these two carry one.
+    // Only an endpoint makes an identifier of a peer; these two carry one.
     all.extend(with_a_peer());
     all
 }
@@ -107,7 +107,7 @@ fn no_command_names_what_is_the_librarys() {
     let all = all();
     let mut kinds: Vec<_> = all.iter().map(std::mem::discriminant).collect();
     kinds.dedup();
-    // As many as there are: whoever adds one says it in a command's words as well, if need be.
+    // All variants are here: a new one gets a command's words as well, if need be.
     let source = include_str!("../../../pinfold/src/error.rs");
     let of_error = source.split_once("pub enum Error {").unwrap().1;
     let of_error = of_error.split_once("\n}\n").unwrap().0;

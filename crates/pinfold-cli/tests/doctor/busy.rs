@@ -1,4 +1,4 @@
-//! Costs of messages: figures with a sense, or a reason why there are none.
+//! Costs of messages: figures that make sense, or a reason why there are none.
 
 use std::{
     process::Command,
@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use super::harness::{Found, MEASURES, PROGRAM, under, under_with};
 
-/// Checks costs as they are reported: on a machine that may be busy.
+/// Checks costs as they are reported, also on a machine that is busy.
 pub fn costs(report: &Value) {
     let costs = &report["costs"];
     let all = &costs["withheld"];
@@ -37,7 +37,7 @@ pub fn costs(report: &Value) {
     }
 }
 
-/// Each figure of a row is something, or withheld with a reason.
+/// Each figure of a row is positive, or withheld with a reason.
 fn figures(row: &Value, all: &Value) {
     let withheld = row["withheld"].as_str();
     let mut given = 0;
@@ -47,7 +47,7 @@ fn figures(row: &Value, all: &Value) {
                 assert!(figure.is_finite() && figure > 0.0, "{name}: {row}");
                 given += 1;
             }
-            // One that is not possible stands beside another.
+            // A path that is not possible stands beside another.
             None => assert!(row[name].is_null(), "{name}: {row}"),
         }
     }
@@ -59,7 +59,7 @@ fn figures(row: &Value, all: &Value) {
     }
 }
 
-/// Programs that leave no processor alone, as long as this lives.
+/// Programs that keep all processors busy, as long as this lives.
 struct CoRunners<'a>(&'a AtomicBool);
 
 impl Drop for CoRunners<'_> {
@@ -93,14 +93,14 @@ fn beside_programs_that_burn_all_processors() {
         command.arg("doctor").args(args).env("PINFOLD_DIR", place.path().join("names"));
         beside_co_runners(|| command.output().unwrap())
     };
-    // The exit status is that of the problems it names: figures that are withheld are none of them.
+    // The exit status is that of the problems in the report: withheld figures are none of them.
     let found = Found::of(&doctor(&["--json"]));
     if found.exit == 3 {
         return pinfold_tests::skip::skip(&format!("{}", found.report["verdict"]["text"]));
     }
     let costs = &found.report["costs"];
     if costs.is_null() {
-        // Not even that: then it says so.
+        // There are no costs at all: then the report says so.
         found.problem("could not be measured");
     } else {
         for row in costs["rows"].as_array().unwrap() {

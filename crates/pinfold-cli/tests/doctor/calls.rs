@@ -7,7 +7,7 @@ use super::{
     harness::{Found, is_open, under},
 };
 
-/// All that can be taken away from a program that is still to be started.
+/// The calls that can be taken away from a program that is still to be started.
 const CALLS: [&str; 35] = [
     "accept4",
     "bind",
@@ -55,7 +55,7 @@ fn blames(found: &Found, call: &str) {
         if !reason.starts_with("seccomp") {
             continue;
         }
-        // Which of its calls kills a process is known where it is tried alone.
+        // The call that kills a process is known where it is tried alone.
         let why = one["why"].as_str().unwrap();
         let is_unnamed = why.contains("for one of its system calls");
         assert!(why.contains(call) || is_unnamed, "{call}: {one:#}");
@@ -88,7 +88,7 @@ fn each_call_that_kills_names_itself() {
     }
 }
 
-/// Calls that only the doctor makes say nothing of the library.
+/// Calls that only the doctor makes tell nothing about the library.
 #[test]
 fn what_endpoints_do_not_call_is_not_missed() {
     if !is_open() {
@@ -100,7 +100,7 @@ fn what_endpoints_do_not_call_is_not_missed() {
     }
 }
 
-/// An endpoint that may not accept waits in vain, and says nothing: the doctor does.
+/// An endpoint that may not accept waits in vain, and reports nothing: the doctor does.
 #[test]
 fn a_call_that_the_library_waits_for_is_named() {
     if !is_open() {
@@ -114,7 +114,7 @@ fn a_call_that_the_library_waits_for_is_named() {
     assert!(fatal["remedies"].to_string().contains("accept4"), "{fatal:#}");
 }
 
-/// Where the call is denied, the device does; where that is hidden, too, nothing does.
+/// If the call is denied, the device answers; if that is hidden, too, nothing does.
 #[test]
 fn a_userfaultfd_comes_by_the_device_as_well() {
     if !is_open() {
@@ -133,7 +133,7 @@ fn a_userfaultfd_comes_by_the_device_as_well() {
         } else {
             found.is_denied("userfaultfd", "denied", "seccomp", Some(name));
         }
-        // Nobody else may hide it, or open it.
+        // Only root may hide it, or open it.
         if rustix::process::geteuid().is_root() {
             let found = under(&format!("hide /dev;deny {errno} userfaultfd"));
             found.is_denied("userfaultfd", "denied", "seccomp", Some(name));
@@ -155,7 +155,7 @@ fn huge_pages_that_a_filter_denies() {
     found.is_denied("huge_shared_pages", "denied", "seccomp", Some("EPERM"));
 }
 
-/// A filter that denies what asks whether there is a barrier is one that denies the barrier.
+/// A filter that denies the query for a barrier denies the barrier.
 #[test]
 fn a_barrier_that_nobody_may_ask_for() {
     if !is_open() {

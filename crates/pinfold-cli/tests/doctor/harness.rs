@@ -1,4 +1,4 @@
-//! Runs of `pinfold doctor` where something has been taken away, and what it reports.
+//! Runs of `pinfold doctor` with something taken away, and its reports.
 
 use std::{
     os::unix::process::ExitStatusExt,
@@ -13,9 +13,9 @@ use rustix::{
 use serde_json::Value;
 
 pub const PROGRAM: &str = env!("CARGO_BIN_EXE_pinfold");
-/// What to take away, for [`confined`].
+/// The variable that names the calls to take away, for [`confined`].
 pub const PLAN: &str = "PINFOLD_DOCTOR_PLAN";
-/// Set where a confined run measures as well.
+/// Set if a confined run measures as well.
 pub const MEASURES: &str = "PINFOLD_DOCTOR_MEASURES";
 
 pub fn take_away(step: &[&str]) {
@@ -122,7 +122,7 @@ impl Found {
         let exit = output.status.code();
         let signal = output.status.signal();
         let exit = exit.unwrap_or_else(|| panic!("killed by signal {signal:?}: {text}{stderr}"));
-        // The test runner has something to say, too, before it becomes the doctor.
+        // The test runner prints text, too, before it becomes the doctor.
         let json = text.find('{').map(|at| &text[at..]);
         let report = json.and_then(|json| serde_json::from_str(json).ok());
         let report: Value = report.unwrap_or_else(|| panic!("no report: {text}{stderr}"));
@@ -150,7 +150,7 @@ impl Found {
         assert_eq!(one["errno"].as_str(), errno, "{name}: {one:#}");
         assert!(!one["why"].as_str().unwrap().is_empty());
         if reason.starts_with("seccomp") {
-            // What helps depends on where this is, but there is always something.
+            // The remedy depends on the machine, but there is always one.
             let remedies = one["remedies"].to_string();
             let known = ["seccomp", "SystemCallFilter", "system-call-filter", "filters"];
             assert!(known.iter().any(|word| remedies.contains(word)), "{name}: {remedies}");
@@ -188,7 +188,7 @@ pub fn under_with(plan: &str, set: impl FnOnce(&mut Command) -> &mut Command) ->
     Found::of(&command.output().unwrap())
 }
 
-/// Whether this machine lets the tests see what a filter does: it has none of its own.
+/// Returns whether this machine lets the tests see the effects of a filter: it has none of its own.
 pub fn is_open() -> bool {
     let found = under("deny 1");
     let (denied, filter) = (found.denied(), &found.report["user"]["seccomp"]);

@@ -1,4 +1,4 @@
-//! Other users than the one who runs the tests.
+//! Users other than the one of the tests.
 
 use std::{
     fs,
@@ -16,7 +16,7 @@ use super::harness::{Found, PROGRAM};
 
 const NOBODY: u32 = 65534;
 
-/// The program where everybody can run it.
+/// The program at a place where every user can run it.
 struct Public {
     place: tempfile::TempDir,
 }
@@ -67,13 +67,13 @@ fn as_nobody() {
     assert_eq!((&user["uid"], &user["root"]), (&NOBODY.into(), &false.into()));
     assert_eq!(found.report["paths"]["eager"]["works"], true);
     for one in found.report["problems"].as_array().unwrap() {
-        // Nobody can change nothing without help.
+        // The user `nobody` can change nothing without help.
         for remedy in one["remedies"].as_array().unwrap() {
             let run = remedy["run"].as_str().unwrap_or("sudo");
             assert!(!run.starts_with("sysctl") && !run.starts_with("systemctl"), "{remedy}");
         }
     }
-    // A program whose file its user may not read is closed to other processes, too.
+    // A program in a file that its user may not read is closed to other processes, too.
     let found = Public::new(0o711).run();
     assert_eq!(found.report["user"]["dumpable"], false);
     if found.facility("process_vm_readv")["reason"] == "seccomp" {

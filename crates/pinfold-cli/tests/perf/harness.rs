@@ -1,4 +1,4 @@
-//! Running `pinfold perf` and reading what it says.
+//! Runs of `pinfold perf`, and their output.
 
 use std::{
     process::{Command, Output},
@@ -23,7 +23,8 @@ pub fn run(args: &[&str]) -> Output {
     pinfold().args(args).output().unwrap()
 }
 
-/// Has a run take longer until there was time for all of it: others may be busy beside it.
+/// Makes a run take longer until there was time for all of it: other programs may be busy beside
+/// it.
 pub fn unhurried(run: impl Fn(&str) -> Output) -> Output {
     for seconds in ["2", "8"] {
         let done = run(seconds);

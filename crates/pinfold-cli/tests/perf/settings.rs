@@ -1,4 +1,4 @@
-//! Rows under circumstances that are out of the ordinary, and the processes that make them.
+//! Rows under unusual circumstances, and the processes that make them.
 
 use std::{
     fs,
@@ -27,7 +27,7 @@ fn circumstances_are_measured_with_what_one_would_use_instead() {
     }
 }
 
-/// All that descend from a process and are there.
+/// All living descendants of a process.
 fn family(parent: i32) -> Vec<i32> {
     let path = format!("/proc/{parent}/task/{parent}/children");
     let children = fs::read_to_string(path).unwrap_or_default();
@@ -37,7 +37,7 @@ fn family(parent: i32) -> Vec<i32> {
 
 fn is_there(process: i32) -> bool {
     let stat = fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
-    // A zombie waits for whoever adopted it, and holds nothing.
+    // A zombie waits for the process that adopted it, and holds nothing.
     !stat.is_empty() && !stat.contains(") Z ")
 }
 
@@ -48,7 +48,7 @@ fn those_beside_end_with_the_first_process() {
     if fs::metadata("/proc/thread-self/children").is_err() {
         return eprintln!("SKIPPED: other processes cannot be found here");
     }
-    // The second one; and the third one, or the other pair.
+    // The second process; and the third one, or the other pair.
     for (setting, others) in [("neighbour", 2), ("pairs", 3)] {
         let mut child = pinfold()
             .args(["--json", "--seconds", "60", "--rounds", "900", "--settings", setting])

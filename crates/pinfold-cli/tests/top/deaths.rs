@@ -30,7 +30,7 @@ fn those_that_die_meanwhile_are_no_trouble() {
             let mut player = stage.role("loner").with("alone", 1).spawn();
             player.expect("made");
             pids.insert(player.pid());
-            // Asked for by its number, it is there or it is not, and nothing else.
+            // Asked for by its number, the process is there or it is not, and nothing else.
             let one = Command::new(PROGRAM)
                 .args(["top", "--json", "--pid", &player.pid().to_string()])
                 .stdout(std::process::Stdio::piped())

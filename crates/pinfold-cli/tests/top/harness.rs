@@ -1,4 +1,4 @@
-//! Running `pinfold top` and reading what it says.
+//! Runs of `pinfold top`, and their output.
 
 use std::process::Command;
 
@@ -7,14 +7,14 @@ use serde_json::Value;
 /// The command.
 pub const PROGRAM: &str = env!("CARGO_BIN_EXE_pinfold");
 
-/// What was said of one endpoint.
+/// The report of one endpoint.
 #[derive(Clone, Debug)]
 pub struct Endpoint {
     pub own: Value,
     pub peers: Vec<Value>,
 }
 
-/// All of what was said.
+/// All of the output.
 #[derive(Clone, Debug)]
 pub struct Look {
     pub endpoints: Vec<Endpoint>,
@@ -58,13 +58,13 @@ impl Look {
     }
 }
 
-/// What the command printed.
+/// The output of the command.
 #[track_caller]
 pub fn run(words: &[&str]) -> String {
     said(Command::new(PROGRAM).args(words))
 }
 
-/// What a command printed.
+/// The output of a command.
 #[track_caller]
 pub fn said(command: &mut Command) -> String {
     let output = command.output().unwrap();

@@ -11,7 +11,7 @@ use pinfold_tests::skip::skip;
 
 use super::harness::{Look, PROGRAM, every, look_at};
 
-/// Ended when dropped, and what it started with it.
+/// A process that ends when dropped, with those that it started.
 struct Inside(Child);
 
 impl Drop for Inside {

@@ -1,4 +1,4 @@
-//! What it prints, where, and how it ends.
+//! The output of `pinfold top`, its destination, and its end.
 
 use std::{
     io::{BufRead, BufReader, Read},
@@ -80,14 +80,14 @@ fn json_again_and_again() {
             assert_eq!(of["rates"][rate], 0.0, "{of:#}");
         }
     }
-    // Whoever read it leaves.
+    // The reader of the output leaves.
     drop(lines);
     assert_eq!(top.wait().unwrap().code(), Some(128 + 13));
     pond.say("leave");
     pond.end_well();
 }
 
-/// The master of a new terminal of this size, and what opens it.
+/// The master of a new terminal of this size, and a function that opens it.
 fn terminal(ws_col: u16, ws_row: u16) -> (OwnedFd, impl Fn() -> OwnedFd) {
     let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
     grantpt(&master).unwrap();
@@ -107,7 +107,7 @@ fn every_column_is_shown_whole() {
     let [pond, _frog] = pair(&stage, "inline,eager");
     let pid = pond.pid().to_string();
     let words = ["top", "--once", "--pid", &pid];
-    // The state, which is last, and what is said below.
+    // The state, which is last, and the text below the row.
     let wanted = ["awake, looked around", "inline eager", "not cma: switched off at this endpoint"];
     let has_all = |text: &str| {
         let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
@@ -116,7 +116,7 @@ fn every_column_is_shown_whole() {
             assert!(text.contains(part), "{part}: {text}");
         }
     };
-    // The pond is left alone so long that this is worth a word.
+    // The pond is left alone so long that the table says so.
     std::thread::sleep(std::time::Duration::from_millis(2100));
     let piped = run(&words);
     has_all(&piped);
@@ -130,7 +130,7 @@ fn every_column_is_shown_whole() {
         let mut screen = std::fs::File::from(master);
         assert_eq!(top.wait().unwrap().code(), Some(0));
         drop(terminal);
-        // It ends in an error, since the other end is closed.
+        // The command ends in an error, since the other end is closed.
         let mut bytes = Vec::new();
         let _ = screen.read_to_end(&mut bytes);
         let text = String::from_utf8(bytes).unwrap().replace("\r\n", "\n");
@@ -171,7 +171,7 @@ fn a_terminal_is_left_clean() {
     drop(terminal);
     while read(&mut text) > 0 {}
     assert!(text.ends_with("\n\r\x1b[K"), "{text:?}");
-    // Each table fits, and covers the one before; nothing but that is asked of the terminal.
+    // Each table fits, and covers the one before; the terminal gets no other commands.
     let text = text.trim_end_matches("\r\x1b[K").replace("\r\n", "\n");
     let tables: Vec<&str> = text.split("\r\x1b[J").collect();
     for (at, table) in tables.iter().enumerate() {

@@ -1,4 +1,4 @@
-//! What the processes do that are looked at.
+//! The roles of the processes that are looked at.
 
 use std::{
     fs,
@@ -15,7 +15,7 @@ use pinfold_tests::{
     role::{self, PATIENCE, hear, say},
 };
 
-/// Receives what [`frog`] sends, and answers.
+/// Receives the messages of [`frog`], and answers.
 pub fn pond(args: &Args) {
     let (endpoint, peer) = role::listen(args.builder().label("pond"), "pond");
     let mut bytes = [0; 2000];
@@ -79,7 +79,7 @@ pub fn lender(_: &Args) {
     let _ = endpoint.recv(peer, 2);
 }
 
-/// Uses what [`lender`] lends, and calls it.
+/// Uses the region of [`lender`], and calls its handlers.
 pub fn worker(_: &Args) {
     let (endpoint, peer) = role::connect(Endpoint::builder().label("worker"), "lender");
     let key = RegionKey::from_bytes(&endpoint.recv(peer, 1).unwrap());
@@ -99,7 +99,7 @@ pub fn worker(_: &Args) {
     for _ in 0..5 {
         region.fetch_add(2048, 1u64).unwrap();
     }
-    // By a thread that did not make the endpoint.
+    // The messages come from a thread that did not make the endpoint.
     thread::scope(|scope| {
         scope.spawn(|| {
             for _ in 0..3 {
@@ -110,7 +110,7 @@ pub fn worker(_: &Args) {
             }
         });
     });
-    // What fails is not counted.
+    // Operations that fail are not counted.
     assert!(region.write(4090, b"too long").is_err());
     assert!(region.fetch_add(1, 1u64).is_err());
     for _ in 0..3 {
@@ -132,7 +132,7 @@ pub fn worker(_: &Args) {
     say("let go");
 }
 
-/// Two endpoints in one process, one of which is sent more than it asked for.
+/// Two endpoints in one process; one of them gets more than it asked for.
 pub fn arranger(_: &Args) {
     let paths =
         || Endpoint::builder().paths(PathSet::only(&[pinfold::Path::Inline, pinfold::Path::Eager]));
@@ -178,7 +178,7 @@ pub fn sleeper(_: &Args) {
     assert!(endpoint.recv(peer, TagMatch::any()).unwrap_err().is_peer_gone());
 }
 
-/// Has an endpoint, connected if somebody sleeps; otherwise only that.
+/// Has an endpoint: alone if asked for, else connected to a sleeper.
 pub fn loner(args: &Args) {
     if args.has("alone") {
         let _endpoint = Endpoint::builder().label("alone").build().unwrap();
@@ -195,7 +195,7 @@ pub fn loner(args: &Args) {
     assert_eq!(hear(), "leave");
 }
 
-/// Is forked, and the child has all its descriptors.
+/// Is forked, so that the child has all its descriptors.
 pub fn forker(_: &Args) {
     let endpoint = Endpoint::builder().label("parent").build().unwrap();
     let theirs = endpoint.clone();
@@ -212,7 +212,7 @@ pub fn forker(_: &Args) {
     drop((endpoint, child));
 }
 
-/// Has files that call themselves status pages, and one that is one.
+/// Has files that call themselves status pages, and one that is a status page.
 pub fn liar(_: &Args) {
     let endpoint = Endpoint::builder().label("honest").build().unwrap();
     let page = page_of_this_process();
@@ -245,9 +245,10 @@ pub fn liar(_: &Args) {
     make(&changed(1, 0x0707), true);
     make(&changed(2, 1), true);
     make(&changed(RECORDS_WORD, u64::MAX), true);
-    // Of another process, and so nobody's.
+    // A page of another process, and so ignored.
     make(&changed(3, 1), true);
-    // Ours, and nonsense from there on: peers with the longest of texts, impossible numbers.
+    // A page of this process, and nonsense from there on: peers with the longest of texts,
+    // impossible numbers.
     let mut wild = page.clone();
     wild[8 * 9..4096].copy_from_slice(&junk[8 * 9..4096]);
     wild[8 * 9..][..8].copy_from_slice(&u64::MAX.to_ne_bytes());

@@ -1,7 +1,6 @@
 #![allow(unsafe_code)]
-// Invariant: what is exposed is memory that nothing refers to but raw pointers, and the other side writes
-// nothing else.
-//! Memory that is used by its addresses, and what `pinfold top` says of that.
+// Invariant: only raw pointers refer to the exposed memory, and the other side writes nothing else.
+//! Memory that is used by its addresses, and the view of `pinfold top` of that.
 
 use std::{
     thread,
@@ -24,7 +23,7 @@ pub fn exposer(args: &Args) {
     let (endpoint, peer) = role::listen(args.builder().label("exposer"), "exposer");
     let plain = vec![0u8; LEN].leak().as_mut_ptr().expose_provenance();
     let arena = SharedArena::builder().build_shared().unwrap().alloc(LEN).unwrap();
-    // SAFETY: nobody refers to either any more, and the peer writes nothing else.
+    // SAFETY: nothing refers to either any more, and the peer writes nothing else.
     let exposed = unsafe { endpoint.expose(0..1 << 47, Rights::ReadWrite) }.unwrap();
     let mut said = exposed.key().to_bytes().to_vec();
     for at in [plain, arena.addresses().start] {
@@ -34,7 +33,7 @@ pub fn exposer(args: &Args) {
     let _ = endpoint.recv(peer, 2);
 }
 
-/// Uses it, and says by how many operations of each kind, and which way they went.
+/// Uses it, and prints the number of operations of each kind, and their ways.
 pub fn visitor(args: &Args) {
     let (endpoint, peer) = role::connect(args.builder().label("visitor"), "exposer");
     let said = endpoint.recv(peer, 1).unwrap();
@@ -62,7 +61,7 @@ pub fn visitor(args: &Args) {
             (writes, reads) = (writes + 1, reads + 1);
         }
     }
-    // What fails is not counted.
+    // Operations that fail are not counted.
     assert!(space.write(1 << 47, b"beyond").is_err());
     let [kernel, agent] = [Path::Cma, Path::Eager].map(|path| by[path as usize]);
     say(format_args!("visited {writes} {reads} {kernel} {agent}"));
@@ -89,7 +88,7 @@ fn operations_by_address_are_counted_with_the_way_they_went() {
         for of in [&user.own, &user.peers[0]] {
             assert_eq!(of["one_sided"], one_sided, "{paths}: {of:#}");
         }
-        // What one path cannot do, another one did.
+        // Operations that one path cannot do were done by another one.
         let mapped = writes + reads - kernel - agent;
         assert_eq!(mapped > 0, paths.contains("mapped"), "{paths}: {said:?}");
         let plain = if paths.contains("cma") && user.peers[0]["refused"].get("cma").is_none() {
@@ -100,7 +99,7 @@ fn operations_by_address_are_counted_with_the_way_they_went() {
         assert_eq!([kernel > 0, agent > 0], plain, "{paths}: {said:?}");
         let table = run(&["top", "--pid", &visitor.pid().to_string()]);
         for (count, way) in [(kernel, "by the kernel"), (agent, "by its agent")] {
-            // More would be shown in thousands.
+            // A larger number would be shown in thousands.
             let said = if count < 1000 { format!("{count} {way}") } else { way.to_owned() };
             assert_eq!(table.contains(&said), count > 0, "{table}");
         }

@@ -12,7 +12,7 @@ use super::harness::{Look, PROGRAM, every, look_at, refused, run, said};
 
 const NOBODY: u32 = 65534;
 
-/// The command as `nobody` runs it, where nobody can reach it.
+/// The command as `nobody` runs it, at a place where `nobody` can reach it.
 fn as_nobody(stage: &Stage) -> Command {
     let copy = stage.path().join("pinfold");
     if !copy.exists() {
@@ -42,7 +42,7 @@ fn root_sees_all_and_others_their_own() {
     let all = Look::of(&said(command.args(["top", "--json"])));
     assert_eq!(all.of_process(theirs.pid()).len(), 1);
     assert!(all.endpoints.iter().all(|endpoint| endpoint.own["uid"] == NOBODY), "{all:#?}");
-    // Other users' processes are not hidden: they were not asked for. This one was.
+    // Processes of other users are not hidden: they were not asked for. This one was.
     let mut command = as_nobody(&stage);
     let output = command.args(["top", "--pid", &ours.pid().to_string()]).output().unwrap();
     let why = String::from_utf8_lossy(&output.stderr);
@@ -60,7 +60,7 @@ fn those_that_may_not_be_looked_into_are_counted() {
         let text = said(as_nobody(&stage).args(["top", "--json"]));
         (Look::of(&text).summary["hidden"].as_u64().unwrap(), Look::of(&text))
     };
-    // Processes of other tests may be counted for a moment, while they become nobody's.
+    // Processes of other tests may be counted for a moment, while they become `nobody`'s.
     let least = || (0..5).map(|_| look().0).min().unwrap();
     let before = least();
     let mut closed = stage.role("loner").with("alone", 1).with("closed", 1).user(NOBODY).spawn();
@@ -122,7 +122,7 @@ fn nonsense_is_called_so_and_survived() {
         all.endpoints.iter().map(|one| one.own["label"].as_str().unwrap()).collect();
     assert_eq!(labels.len(), 2, "{labels:?}");
     assert!(labels.contains(&"honest"));
-    // A table of it has nothing in it that a terminal would obey.
+    // Its table has nothing in it that a terminal would obey.
     let pid = liar.pid().to_string();
     for words in [&["top", "--once"][..], &["top", "--once", "--pid", &pid]] {
         let table = run(words);

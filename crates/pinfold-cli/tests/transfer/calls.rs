@@ -1,7 +1,7 @@
-//! Every system call that `send`, `recv` and `top` make, denied alone: what is not indispensable is
-//! done without, and what is fails by its own name.
+//! Every system call that `send`, `recv` and `top` make, denied alone: they do without a call that
+//! is not indispensable, and fail by the name of one that is.
 #![allow(unsafe_code)]
-// Invariant: what runs between fork and exec only sets a filter on this very process.
+// Invariant: the code between fork and exec only sets a filter on this very process.
 
 use std::{
     fs,
@@ -19,7 +19,7 @@ use crate::{
     harness::{Ended, PROGRAM, Place, Running, pattern},
 };
 
-/// How long the other side may go on when one has failed: it may be waiting for it.
+/// Time that the other side may go on when one has failed: it may be waiting for it.
 const AFTERWARDS: Duration = Duration::from_millis(300);
 /// Pairs at a time.
 const AT_ONCE: usize = 3;
@@ -30,7 +30,7 @@ macro_rules! calls {
 
 type Calls = &'static [(&'static str, libc::c_long)];
 
-/// Without these something fails, and says so. (Without `openat`, `newfstatat` and others no
+/// Calls without which something fails, and says so. (Without `openat`, `newfstatat` and others no
 /// program is loaded, and without `poll` none of Rust's begins.)
 const INDISPENSABLE: Calls = calls!(
     SYS_accept4 SYS_bind SYS_clone3 SYS_connect SYS_epoll_create1 SYS_epoll_ctl SYS_eventfd2
@@ -38,7 +38,7 @@ const INDISPENSABLE: Calls = calls!(
     SYS_recvmsg SYS_sendmsg SYS_socket SYS_fcntl SYS_getdents64 SYS_mkdirat SYS_pread64 SYS_pwrite64 SYS_socketpair
 );
 
-/// Without these all goes on.
+/// Calls without which all goes on.
 const OPTIONAL: Calls = calls!(
     SYS_chmod SYS_clock_gettime SYS_clock_nanosleep SYS_epoll_pwait SYS_epoll_wait SYS_fadvise64
     SYS_fallocate SYS_fchmod SYS_fchmodat SYS_fstatfs SYS_fsync SYS_getgroups
@@ -51,7 +51,7 @@ const OPTIONAL: Calls = calls!(
     SYS_umask SYS_uname SYS_unlinkat SYS_userfaultfd SYS_utimensat
 );
 
-/// Those of their uses, as in [`deny_where`], that are denied; all if there are none.
+/// Uses of a call, as in [`deny_where`], that are denied; all if there are none.
 fn uses(call: libc::c_long) -> &'static [(u8, u64, u64)] {
     match call {
         // From the beginning of a file. The loader of programs reads from behind it.
@@ -100,7 +100,7 @@ fn end([mut one, mut two]: [Running; 2]) -> [(bool, Ended); 2] {
     [(first, one.end()), (second, two.end())]
 }
 
-/// Whether a transfer went well, and what is wrong with how it went.
+/// Plays a transfer: returns whether it went well, and the faults in how it went.
 fn play((name, call): (&str, libc::c_long), errno: i32, is_needed: bool) -> (bool, Vec<String>) {
     let place = Place::new();
     let tree = place.dir("tree");

@@ -1,4 +1,4 @@
-//! What is said on standard output, where that takes it and where not, and to who types.
+//! Output on standard output, where it takes that and where not, and at a terminal.
 
 use std::{
     fs::{self, File},
@@ -19,7 +19,7 @@ use crate::{
 
 const CLOSED: i32 = 128 + 13;
 
-/// Standard outputs that take nothing: one that is full, and one whose reader is gone.
+/// Standard outputs that take nothing: a full one, and one without a reader.
 fn full() -> Stdio {
     fs::OpenOptions::new().write(true).open("/dev/full").unwrap().into()
 }
@@ -70,7 +70,7 @@ fn the_receipt_of_a_stream_goes_elsewhere_and_may_be_lost_there() {
     assert_eq!(recv.wait_with_output().unwrap().status.code(), Some(5));
 }
 
-/// A terminal: what types into it, and what reads from it.
+/// A terminal: its keyboard end, and its program's end.
 fn terminal() -> (OwnedFd, OwnedFd) {
     let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
     grantpt(&master).unwrap();
@@ -91,7 +91,7 @@ fn who_types_is_told_how_to_end() {
     send.end().assert_code(0).assert_says("reading from the terminal; end with Ctrl-D");
     let received = recv.end();
     assert_eq!(received.assert_code(0).stdout, "typed\n");
-    // Nobody types into a pipe.
+    // A pipe has no keyboard.
     let recv = place.recv(&[BOX]);
     let (send, input) = place.send_stream(&[BOX]);
     drop(input);

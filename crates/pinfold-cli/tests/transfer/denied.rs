@@ -1,6 +1,6 @@
-//! A receiver from which the calls are taken that give a file its name.
+//! A receiver without the calls that give a file its name.
 #![allow(unsafe_code)]
-// Invariant: what runs between fork and exec only sets a filter on this very process.
+// Invariant: the code between fork and exec only sets a filter on this very process.
 
 use std::{
     fs,

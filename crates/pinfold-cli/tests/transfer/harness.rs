@@ -1,4 +1,4 @@
-//! Running the command in a directory of its own.
+//! Runs of the command in a directory of its own.
 
 use std::{
     fs,
@@ -17,13 +17,13 @@ use rustix::process::{Pid, Signal, kill_process};
 /// The command.
 pub const PROGRAM: &str = env!("CARGO_BIN_EXE_pinfold");
 
-/// Far more than anything here takes; a test that needs it has failed.
+/// A time far beyond any that a test takes; a test that needs it has failed.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A private directory for the names, and a place for files.
 pub struct Place {
     dir: tempfile::TempDir,
-    /// The command, where it is to be run by the user `nobody`.
+    /// The command, at a place where the user `nobody` can run it.
     program_of_nobody: Option<PathBuf>,
 }
 
@@ -36,10 +36,10 @@ impl Place {
         place
     }
 
-    /// A place that belongs to `nobody`, who runs the commands. Only root can make one.
+    /// A place that belongs to `nobody`, the user that runs the commands. Only root can make one.
     pub fn of_nobody() -> Place {
         let mut place = Place::new();
-        // Where it was built, others may not be able to enter.
+        // Other users may not be able to enter the build directory.
         let program = place.path("pinfold");
         copy_program(PROGRAM, &program);
         place.program_of_nobody = Some(program);
@@ -61,7 +61,8 @@ impl Place {
     }
 
     fn command(&self, words: &[&str]) -> Command {
-        // Signals that whoever runs the tests ignores, as a shell in the background does, `pinfold` would ignore, too.
+        // Signals that the runner of the tests ignores, as a shell in the background does,
+        // `pinfold` would ignore, too.
         let mut command = Command::new("env");
         command.arg("--default-signal=HUP,INT,TERM");
         match &self.program_of_nobody {
@@ -82,7 +83,7 @@ impl Place {
         Running::new(child.expect("pinfold starts"), words)
     }
 
-    /// Starts `pinfold` with standard error where that says.
+    /// Starts `pinfold` with standard error as given.
     pub fn start_with_errors(&self, words: &[&str], stdout: Stdio, stderr: Stdio) -> Child {
         let mut command = self.command(words);
         command.stdin(Stdio::null()).stdout(stdout).stderr(stderr).spawn().expect("pinfold starts")
@@ -97,7 +98,7 @@ impl Place {
         Running::new(child.expect("pinfold starts"), words)
     }
 
-    /// `pinfold send` that looks for local names where there are none.
+    /// `pinfold send` that looks for local names in a directory without any.
     pub fn send_from_elsewhere(&self, words: &[&str]) -> Running {
         let mut command = self.command(&[&["send"], words].concat());
         command.env("PINFOLD_DIR", self.path("elsewhere")).stdin(Stdio::null());
@@ -172,7 +173,7 @@ pub struct Running {
     stderr: mpsc::Receiver<String>,
 }
 
-/// How a command ended.
+/// The end of a command.
 #[derive(Debug)]
 pub struct Ended {
     pub status: ExitStatus,
@@ -276,7 +277,7 @@ pub fn pattern(len: usize, seed: u64) -> Vec<u8> {
     bytes
 }
 
-/// Whether the tests run as root, who can be anybody and mount things.
+/// Returns whether the tests run as root, which can become any user and mount things.
 pub fn is_root() -> bool {
     rustix::process::geteuid().is_root()
 }

@@ -42,7 +42,7 @@ fn a_file_beyond_the_limit_is_told_to_both() {
     assert_eq!(fs::read_dir(place.path("out")).unwrap().count(), 0, "something is left behind");
 }
 
-/// The memory that a receiver has for its sender is a file that is too large: nobody could send.
+/// The receiver's memory for its sender is a file that is too large: no sender could send.
 #[test]
 fn a_receiver_that_may_have_no_files_says_so_at_once() {
     let place = Place::new();
@@ -54,7 +54,7 @@ fn a_receiver_that_may_have_no_files_says_so_at_once() {
     }
 }
 
-/// The sender takes what the receiver has made.
+/// The sender takes the memory that the receiver has made.
 #[test]
 fn a_sender_that_may_have_no_files_sends_all_the_same() {
     let place = Place::new();

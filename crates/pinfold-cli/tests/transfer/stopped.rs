@@ -23,7 +23,7 @@ fn plant_many(place: &Place) {
     }
 }
 
-/// Whatever has its name in `out` is complete.
+/// Every file that has its name in `out` is complete.
 fn assert_nothing_half_done(place: &Place) -> usize {
     let arrived = place.files("out");
     for (name, contents) in &arrived {
@@ -98,7 +98,7 @@ fn a_killed_sender_of_a_stream_is_missed_although_nobody_reads() {
     let (send, mut input) = place.send_stream(&[BOX]);
     input.write_all(b"abc").unwrap();
     out.read_exact(&mut [0; 3]).unwrap();
-    // Fills what there is of buffers, since nobody reads the other end.
+    // Fills the buffers there are, since the other end is not read.
     let filling = thread::spawn(move || {
         let _ = input.write_all(&vec![0; 64 << 20]);
     });
@@ -139,14 +139,14 @@ fn a_sender_that_waits_can_be_interrupted() {
 fn killed_in_a_long_file(at_sender: bool) {
     let place = Place::new();
     let out = place.dir("out");
-    // Takes longer than the kill.
+    // The transfer takes longer than the kill.
     let mut long = fs::File::create(place.path("long")).unwrap();
     for part in 0..512 {
         long.write_all(&vec![part as u8 | 1; 1 << 20]).unwrap();
     }
     let recv = place.recv(&[BOX, "out"]);
     let send = place.send(&["long", BOX]);
-    // Written without a name yet: seen among what the receiver has open.
+    // The file has no name yet: it shows among the receiver's open files.
     let open = format!("/proc/{}/fd", recv.child.id());
     let written = || {
         let files = fs::read_dir(&open).into_iter().flatten().flatten();

@@ -4,7 +4,7 @@ use std::{fs, net::TcpListener, os::unix::fs::PermissionsExt};
 
 use crate::harness::{Place, pattern};
 
-/// An address that nobody uses at the moment.
+/// An address that is not in use at the moment.
 fn address() -> String {
     let probe = TcpListener::bind("127.0.0.1:0").unwrap();
     format!("tcp:{}", probe.local_addr().unwrap())
@@ -16,7 +16,7 @@ fn key(place: &Place, name: &str, byte: u8) {
     fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
 }
 
-/// A file goes to a receiver that is called by host and port: what the receiver says in the end.
+/// Sends a file to a receiver that is called by host and port: returns the receiver's last words.
 fn received(from_elsewhere: bool, tls: bool) -> String {
     let place = Place::new();
     place.dir("out");
@@ -41,7 +41,7 @@ fn received(from_elsewhere: bool, tls: bool) -> String {
 
 #[test]
 fn files_go_over_a_connection() {
-    // It does not find the receiver's local name.
+    // The sender does not find the receiver's local name.
     for tls in [false, true] {
         let said = received(true, tls);
         assert!(said.contains("the peer is on this host, but did not come by"), "{said}");

@@ -1,4 +1,5 @@
-//! Trees of files of all kinds: modes, times, directories, holes, and what the kernel makes up.
+//! Trees of files of all kinds: modes, times, directories, holes, and files that the kernel makes
+//! up.
 
 use std::{
     fs,
@@ -36,7 +37,7 @@ fn go(place: &Place, name: &str, send: &[&str], recv: &[&str]) -> [Ended; 2] {
 
 #[test]
 fn modes_of_directories_go_along() {
-    // As the owner of the files, and not as root, who may do anything.
+    // As the owner of the files, and not as root, which may do anything.
     let place = if is_root() { Place::of_nobody() } else { Place::new() };
     let names = [("tree", 0o755), ("tree/private", 0o700), ("tree/fixed", 0o555)];
     let names =
@@ -67,7 +68,7 @@ fn modes_of_directories_go_along() {
         assert_eq!(from.modified().unwrap(), to.modified().unwrap(), "{name}");
     }
     assert_eq!(place.files("out/tree").len(), 3);
-    // So that it can be removed by others than root.
+    // With these modes users other than root can remove it.
     for (name, _) in names.iter().filter(|_| !is_root()) {
         set_mode(place.path(name), 0o755);
         set_mode(place.path("out").join(name), 0o755);
@@ -193,7 +194,7 @@ fn holes_stay_holes() {
         let metadata = to.metadata().unwrap();
         assert_eq!(metadata.len(), from.metadata().unwrap().len(), "{name}");
         assert!(metadata.blocks() * 512 <= room, "{name} takes {} blocks", metadata.blocks());
-        // All of the small one, and what is around the data of the large.
+        // All of the small file, and the surroundings of the data of the large one.
         let (at, len) = if name == "dense" { (0, 3 << 20) } else { ((700 << 20) - 4096, 12288) };
         let (mut wanted, mut found) = (vec![1; len], vec![2; len]);
         from.read_exact_at(&mut wanted, at).unwrap();

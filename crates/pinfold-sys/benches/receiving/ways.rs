@@ -1,4 +1,4 @@
-//! The ways to hear what has come.
+//! The ways to receive messages.
 
 use std::{
     alloc::{Layout, alloc_zeroed, dealloc},
@@ -32,7 +32,7 @@ const BUFFERS: u16 = 2048;
 const BYTES: usize = 2048;
 const PAGE: usize = 4096;
 
-/// Who receives.
+/// The receiving end, one variant for each mechanism.
 pub(super) enum Waiter {
     Each(Vec<u8>),
     Epoll(Epoll, Events, Vec<u8>),
@@ -60,7 +60,7 @@ impl Waiter {
         }
     }
 
-    /// Takes what has come, some of it at least if there is any, and does not wait.
+    /// Takes bytes that have come, some of them at least if there are any, and does not wait.
     pub(super) fn turn(&mut self, sockets: &[OwnedFd], mut came: impl FnMut(&OwnedFd, &[u8])) {
         match self {
             Waiter::Each(buffer) => {
@@ -88,11 +88,11 @@ impl Waiter {
 
 /// A ring, and the buffers that the kernel fills.
 pub(super) struct Ring {
-    // Before the buffers: what is armed ends with it.
+    // Before the buffers: armed operations end with it.
     ring: Option<IoUring>,
     bytes: *mut u8,
     entries: *mut types::BufRingEntry,
-    /// Buffers given, ever.
+    /// Buffers given since the start.
     tail: u16,
 }
 
@@ -137,7 +137,7 @@ impl Ring {
         self.ring.as_mut().expect("until it is dropped")
     }
 
-    /// A ring that accepts.
+    /// A ring that accepts connections.
     pub(super) fn accepting(listener: &OwnedFd) -> Option<Ring> {
         let mut ring = Ring::new(true)?;
         let accept = opcode::AcceptMulti::new(types::Fd(listener.as_raw_fd()))
@@ -148,7 +148,8 @@ impl Ring {
         Some(ring)
     }
 
-    /// Takes who has called. Who they are is asked for, as calls tell it.
+    /// Takes the connections that have been accepted. Their addresses are asked for, as calls tell
+    /// them.
     pub(super) fn accepted(&mut self, accepted: &mut Vec<OwnedFd>) {
         self.enter();
         for said in self.ring().completion() {
@@ -160,7 +161,7 @@ impl Ring {
         }
     }
 
-    /// Has the kernel do what is due, without a wait.
+    /// Has the kernel do the work that is due, without a wait.
     fn enter(&mut self) {
         const GET_EVENTS: u32 = 1;
         // SAFETY: no argument is given.
@@ -217,8 +218,8 @@ impl Ring {
 
 impl Drop for Ring {
     fn drop(&mut self) {
-        // The kernel fills buffers in the context of this thread alone, which is here; what is armed and ends after the
-        // ring is closed has no buffers any more.
+        // The kernel fills buffers in the context of this thread alone, which is here; an armed
+        // operation that ends after the ring is closed has no buffers any more.
         if let Some(ring) = self.ring.take() {
             let _ = ring.submitter().unregister_buf_ring(0);
         }

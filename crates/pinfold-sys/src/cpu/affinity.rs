@@ -1,4 +1,4 @@
-//! Which processors this thread may run on.
+//! The processors that this thread may run on.
 
 use std::io;
 
@@ -7,8 +7,8 @@ use rustix::{
     thread::{CpuSet, sched_getaffinity, sched_setaffinity},
 };
 
-/// The processors the calling thread may run on, lowest number first. Where the kernel does not
-/// say, as many as the standard library counts. See `sched_getaffinity(2)`.
+/// The processors the calling thread may run on, lowest number first. If the kernel does not say,
+/// as many as the standard library counts. See `sched_getaffinity(2)`.
 pub fn current_cpus() -> Vec<usize> {
     match sched_getaffinity(None) {
         Ok(set) => (0..CpuSet::MAX_CPU).filter(|&cpu| set.is_set(cpu)).collect(),

@@ -40,26 +40,27 @@ pub fn register() -> bool {
     available().global
 }
 
-/// Whether [`heavy_global`] reaches every process that registered too. Registers if need be.
+/// Returns whether [`heavy_global`] reaches every process that registered too. Registers if need
+/// be.
 pub fn global_available() -> bool {
     available().global
 }
 
-/// Whether [`heavy_private`] reaches every thread of this process. Registers if need be.
+/// Returns whether [`heavy_private`] reaches every thread of this process. Registers if need be.
 pub fn private_available() -> bool {
     available().private
 }
 
-/// How many heavy barriers of both kinds this process has issued.
+/// Heavy barriers of both kinds that this process has issued.
 pub fn issued() -> u64 {
     ISSUED.load(Ordering::Relaxed)
 }
 
-/// A full barrier on every running thread of every registered process, this one included.
-/// About 1 to 3 µs on a small machine, as it interrupts the other processors; milliseconds in a virtual
-/// machine, of which one is busy.
+/// A full barrier on every running thread of every registered process, this one included. About 1
+/// to 3 µs on a small machine, as it interrupts the other processors; milliseconds in a virtual
+/// machine with a busy processor.
 ///
-/// Where it is not available this is a `SeqCst` fence of the calling thread and no more: ask
+/// If it is not available this is a `SeqCst` fence of the calling thread and no more: ask
 /// [`global_available`] (here and of the peer) before relying on it, and let the other side
 /// fence for itself if the answer is no.
 pub fn heavy_global() {
@@ -71,7 +72,7 @@ pub fn heavy_global() {
 
 /// A full barrier on every running thread of this process. About 1 µs.
 ///
-/// Where it is not available this is a `SeqCst` fence of the calling thread and no more: ask
+/// If it is not available this is a `SeqCst` fence of the calling thread and no more: ask
 /// [`private_available`] before relying on it.
 pub fn heavy_private() {
     fence(Ordering::SeqCst);
@@ -84,8 +85,8 @@ fn available() -> Available {
     find(&AVAILABLE, call)
 }
 
-/// What is known, or what `call` says, which is known from then on unless it says that there is no memory for it
-/// just now. What was there once stays there.
+/// The known availability, or the answer of `call`, which is kept from then on unless it is a want
+/// of memory just now. A barrier that was available once stays available.
 #[inline]
 fn find(known: &OnceLock<Available>, call: impl FnMut(i32) -> io::Result<i32>) -> Available {
     match known.get() {
@@ -122,7 +123,7 @@ fn membarrier(command: i32) -> i32 {
     unsafe { libc::syscall(libc::SYS_membarrier, command, 0, 0) as i32 }
 }
 
-/// The same, with what the kernel said.
+/// The same, with the kernel's error.
 fn call(command: i32) -> io::Result<i32> {
     let done = membarrier(command);
     if done < 0 { Err(io::Error::last_os_error()) } else { Ok(done) }
@@ -154,7 +155,7 @@ mod tests {
         // Known now.
         let found = find(&known, answer(REGISTER_GLOBAL_EXPEDITED, libc::ENOMEM));
         assert_eq!(both(found), (true, true));
-        // What is denied stays so.
+        // A denial stays.
         let known = OnceLock::new();
         let found = find(&known, answer(REGISTER_PRIVATE_EXPEDITED, libc::EPERM));
         assert_eq!(both(found), (true, false));

@@ -24,8 +24,8 @@ pub fn now_ns() -> u64 {
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }
 
-/// Nanoseconds since the machine was started, those it slept included (`CLOCK_BOOTTIME`): what the
-/// start times of processes in `proc_pid_stat(5)` count.
+/// Nanoseconds since the machine was started, those it slept included (`CLOCK_BOOTTIME`): the start
+/// times of processes in `proc_pid_stat(5)` count by this clock.
 pub fn boot_ns() -> u64 {
     let now = clock_gettime(ClockId::Boottime);
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
@@ -54,13 +54,13 @@ pub fn timed(what: impl FnOnce()) -> u64 {
     fence(Ordering::SeqCst);
     let start = ticks();
     what();
-    // Stores that are on their way are paid for by whoever made them.
+    // The thread that made stores pays for those still on their way.
     fence(Ordering::SeqCst);
     ticks().wrapping_sub(start)
 }
 
-/// How many [`ticks`] pass in a microsecond; at least 1. The first call measures it, which
-/// takes 2 ms; later ones cost nothing.
+/// [`ticks`] that pass in a microsecond; at least 1. The first call measures it, which takes 2 ms;
+/// later ones cost nothing.
 pub fn ticks_per_us() -> u64 {
     static RATE: OnceLock<u64> = OnceLock::new();
     *RATE.get_or_init(|| {
@@ -78,14 +78,14 @@ pub fn ticks_per_us() -> u64 {
     })
 }
 
-/// How many nanoseconds so many [`ticks`] are.
+/// Nanoseconds in so many [`ticks`].
 #[inline]
 pub fn ns_of(ticks: u64) -> u64 {
     ticks * 1000 / ticks_per_us()
 }
 
-/// Sleeps for so long, or a little longer. (What the standard library has for it ends the program
-/// where a filter denies `clock_nanosleep`.)
+/// Sleeps for so long, or a little longer. (The standard library's function ends the program where
+/// a filter denies `clock_nanosleep`.)
 pub fn pause(duration: Duration) {
     let mut left = Timespec {
         tv_sec: i64::try_from(duration.as_secs()).unwrap_or(i64::MAX),

@@ -1,18 +1,18 @@
-//! What the processor says of itself.
+//! Identity and features of the processor, as it tells them itself.
 #![allow(unsafe_code)]
 // Invariant: the one unsafe call is an instruction that every x86-64 processor has and that
 // touches no memory.
 #![cfg_attr(not(target_arch = "x86_64"), allow(dead_code))]
 
-/// What this processor can do, of what matters for moving bytes: names as in `/proc/cpuinfo`.
-/// Empty on other processors than x86-64.
+/// Features of this processor that matter for moving bytes: names as in `/proc/cpuinfo`. Empty on
+/// other processors than x86-64.
 pub fn features() -> Vec<&'static str> {
     #[cfg(target_arch = "x86_64")]
     {
         let (seven, extended) = (leaf(7), leaf(0x8000_0007));
         let has = |register: u32, bit: u32| register >> bit & 1 == 1;
         let all = [
-            // The wide registers take the system's help; the standard library looks for that.
+            // The wide registers need the system's support; the standard library checks for that.
             ("avx2", std::is_x86_feature_detected!("avx2")),
             ("avx512f", std::is_x86_feature_detected!("avx512f")),
             ("erms", has(seven[1], 9)),
@@ -29,8 +29,8 @@ pub fn features() -> Vec<&'static str> {
     Vec::new()
 }
 
-/// Who made this processor, as it names itself, such as `GenuineIntel` or `AuthenticAMD`; `None` on other
-/// processors than x86-64.
+/// The processor's maker, as it names itself, such as `GenuineIntel` or `AuthenticAMD`; `None` on
+/// other processors than x86-64.
 pub fn vendor() -> Option<String> {
     #[cfg(target_arch = "x86_64")]
     {
@@ -41,8 +41,8 @@ pub fn vendor() -> Option<String> {
     None
 }
 
-/// Who runs this virtual machine, as it names itself; `None` on bare metal, and on processors that
-/// do not say.
+/// The hypervisor of this virtual machine, as it names itself; `None` on bare metal, and on
+/// processors that do not say.
 pub fn hypervisor() -> Option<String> {
     #[cfg(target_arch = "x86_64")]
     {
@@ -57,14 +57,14 @@ pub fn hypervisor() -> Option<String> {
     None
 }
 
-/// What registers spell.
+/// The text in three registers.
 #[cfg(target_arch = "x86_64")]
 fn name_in(registers: [u32; 3]) -> String {
     let bytes = registers.into_iter().flat_map(u32::to_le_bytes);
     bytes.map(char::from).filter(char::is_ascii_graphic).collect()
 }
 
-/// What `CPUID` answers: eax, ebx, ecx, edx; zeros where the processor has no such leaf.
+/// The answer of `CPUID`: eax, ebx, ecx, edx; zeros where the processor has no such leaf.
 #[cfg(target_arch = "x86_64")]
 pub(crate) fn leaf(number: u32) -> [u32; 4] {
     use std::arch::x86_64::__cpuid_count;
@@ -72,7 +72,7 @@ pub(crate) fn leaf(number: u32) -> [u32; 4] {
     #[allow(unused_unsafe)]
     // SAFETY: every x86-64 processor has the instruction.
     let ask = |leaf| unsafe { __cpuid_count(leaf, 0) };
-    // Of the hypervisor's leaves the first is the one that says how many there are.
+    // The first of the hypervisor's leaves is the one that says how many there are.
     if number != 0x4000_0000 && ask(number & 0x8000_0000).eax < number {
         return [0; 4];
     }
@@ -89,7 +89,7 @@ mod tests {
         let Ok(info) = std::fs::read_to_string("/proc/cpuinfo") else { return };
         let Some(flags) = info.lines().find(|line| line.starts_with("flags")) else { return };
         let known: Vec<&str> = flags.split_whitespace().collect();
-        // The kernel may hide what the processor has; it invents nothing.
+        // The kernel may hide features of the processor; it invents none.
         for name in ["avx2", "avx512f"] {
             assert_eq!(features().contains(&name), known.contains(&name), "{name}");
         }

@@ -1,4 +1,4 @@
-//! Processors: what they can do, their clocks and barriers, copying by their instructions.
+//! Processors: their features, their clocks and barriers, copying by their instructions.
 
 pub mod affinity;
 pub mod barrier;

@@ -1,7 +1,8 @@
-//! A thread on another core, which reads what this one has written, and bounces a cache line with it.
+//! A thread on another core, which reads bytes that this one has written, and bounces a cache line
+//! with it.
 #![allow(unsafe_code)]
-// Invariant: the memory named in an order is readable and not written to until the order is done, and
-// whoever gives orders waits for that.
+// Invariant: the memory named in an order is readable and not written to until the order is done,
+// and the thread that gives orders waits for that.
 
 mod blocks;
 
@@ -23,7 +24,7 @@ use crate::{
 
 const PARTNER: Kind = Kind::new("pinfold-partner", 128 << 10);
 
-/// Looks before the waiting thread lets others run: there may be only one processor after all.
+/// Looks before the waiting thread yields: there may be only one processor after all.
 const LOOKS: u32 = 4096;
 
 /// Round trips in one group of the probe, and groups; the median of those counts.
@@ -41,11 +42,12 @@ struct Word(AtomicU64);
 /// The desk on which orders lie.
 #[derive(Default)]
 struct Desk {
-    /// The number of the latest order; published with release, so that what it says is there.
+    /// The number of the latest order; published with release, so that the order's fields are
+    /// there.
     order: Word,
     /// The number of the latest one that was carried out; with release, so that its time is there.
     done: Word,
-    /// What is bounced: odd on the way there, even on the way back. Carries nothing else.
+    /// The word that is bounced: odd on the way there, even on the way back. Carries nothing else.
     ball: Word,
     first: AtomicPtr<u8>,
     len: AtomicUsize,
@@ -59,7 +61,7 @@ struct Desk {
 /// The order to end, and the ball that is not returned.
 const END: u64 = u64::MAX;
 
-/// A thread on another processor that does what it is told.
+/// A thread on another processor that carries out orders.
 pub struct Partner {
     desk: Arc<Desk>,
     thread: Option<thread::JoinHandle<()>>,
@@ -83,7 +85,7 @@ impl Partner {
         Some(Partner { desk, thread: Some(thread), orders: 0 })
     }
 
-    /// Has it read, and says how many ticks that took there.
+    /// Has it read the blocks, and returns how many ticks that took there.
     ///
     /// # Safety
     /// The blocks must be readable, and not be written to meanwhile.
@@ -136,7 +138,7 @@ impl Drop for Partner {
     fn drop(&mut self) {
         self.desk.order.0.store(END, Ordering::Release);
         if let Some(thread) = self.thread.take() {
-            // It does not panic, and would have told.
+            // The thread does not panic, and would have told.
             let _ = thread.join();
         }
     }
@@ -160,7 +162,7 @@ fn serve(desk: &Desk) {
             bounce_back(&desk.ball.0);
         } else {
             let start = clock::ticks();
-            // SAFETY: whoever gave the order waits until it is done, and promised the rest.
+            // SAFETY: the thread that gave the order waits until it is done, and promised the rest.
             unsafe { blocks.read() };
             desk.ticks.store(clock::ticks().wrapping_sub(start), Ordering::Relaxed);
         }
@@ -180,7 +182,7 @@ fn bounce_back(ball: &AtomicU64) {
     }
 }
 
-/// Waits until `word` is not `old` any more, and says what it is then.
+/// Waits until `word` is not `old` any more; returns its new value.
 fn await_change(word: &AtomicU64, old: u64) -> u64 {
     let mut looks = 0;
     loop {

@@ -1,7 +1,7 @@
-//! How the scheduler treats a thread and the host this machine's processors: what else ran while
-//! something was measured.
+//! The scheduler's treatment of a thread, and the host's of this machine's processors: the time
+//! that others ran while something was measured.
 //!
-//! All of it is read from `/proc`: a filter may kill who makes a call that it does not know.
+//! All of it is read from `/proc`: a filter may kill a process that makes a call it does not know.
 
 use std::{cell::Cell, fs};
 
@@ -12,14 +12,15 @@ const STATUS: &str = "/proc/thread-self/status";
 /// The time of a thread since it began.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Scheduled {
-    /// How long it ran, nanoseconds.
+    /// Time that it ran, nanoseconds.
     pub ran_ns: u64,
-    /// How long it waited for a processor while it could have run, nanoseconds; a quota that is
+    /// Time that it waited for a processor while it could have run, nanoseconds; a quota that is
     /// spent counts. `None` where the kernel does not say (`/proc/thread-self/schedstat`).
     pub waited_ns: Option<u64>,
-    /// How often another one took its processor. `None` where the kernel does not say.
+    /// Preemptions: another one took its processor. `None` where the kernel does not say.
     pub preempted: Option<u64>,
-    /// How often it gave its processor up, to wait for something. `None` where the kernel does not say.
+    /// Voluntary switches: it gave its processor up, to wait for something. `None` where the kernel
+    /// does not say.
     pub slept: Option<u64>,
 }
 
@@ -37,9 +38,9 @@ impl Scheduled {
         }
     }
 
-    /// How long something that took `took_ns` waited in the kernel, at least, nanoseconds; this is from before it
-    /// began, `after` from when it had ended. 0 where the kernel does not say enough. A process that was stopped
-    /// meanwhile has waited.
+    /// Time that something that took `took_ns` waited in the kernel, at least, nanoseconds; this is
+    /// from before it began, `after` from when it had ended. 0 where the kernel does not say
+    /// enough. A process that was stopped meanwhile has waited.
     pub fn blocked_ns(&self, after: &Scheduled, took_ns: u64) -> u64 {
         let rose = |now: Option<u64>, before: Option<u64>| Some(now?.saturating_sub(before?));
         if rose(after.slept, self.slept).is_none_or(|times| times == 0) {
@@ -52,17 +53,17 @@ impl Scheduled {
     }
 }
 
-/// How often another one took the processor of the calling thread (`nonvoluntary_ctxt_switches` of
-/// `/proc/thread-self/status`, see `proc_pid_status(5)`). `None` where the kernel does not say.
+/// Preemptions of the calling thread: another one took its processor (`nonvoluntary_ctxt_switches`
+/// of `/proc/thread-self/status`, see `proc_pid_status(5)`). `None` where the kernel does not say.
 /// Some 10 µs.
 pub fn preempted() -> Option<u64> {
     preempted_in(&fs::read_to_string(STATUS).ok()?)
 }
 
-/// Whether another one took the processor of the calling thread since it last asked; the first time, no. Some
-/// 10 µs.
+/// Returns whether another thread took the processor of the calling thread since that last asked;
+/// false the first time. Some 10 µs.
 ///
-/// What the host of a virtual machine does, or an interrupt, is no preemption.
+/// Time that the host of a virtual machine takes, or an interrupt, is no preemption.
 pub fn was_preempted() -> bool {
     thread_local! {
         static LAST: Cell<Option<u64>> = const { Cell::new(None) };
@@ -79,7 +80,7 @@ fn number_in(status: &str, name: &str) -> Option<u64> {
     status.lines().find_map(|line| line.strip_prefix(name))?.trim().parse().ok()
 }
 
-/// How long the host let these processors wait since the machine began, nanoseconds (`steal` of
+/// Time that the host let these processors wait since the machine began, nanoseconds (`steal` of
 /// `/proc/stat`, see `proc_stat(5)`), to 10 ms. `None` where the system does not say.
 pub fn stolen_ns(cpus: &[usize]) -> Option<u64> {
     stolen_in(&fs::read_to_string("/proc/stat").ok()?, cpus)
@@ -134,7 +135,7 @@ mod tests {
         };
         assert_eq!(before.blocked_ns(&after(100, 50, 1, 1), 1000), 850);
         assert_eq!(before.blocked_ns(&after(100, 950, 1, 1), 1000), 0);
-        // What wakes up may wait for its processor.
+        // A thread that wakes up may wait for its processor.
         assert_eq!(before.blocked_ns(&after(100, 50, 0, 1), 1000), 850);
         assert_eq!(before.blocked_ns(&after(100, 50, 1, 0), 1000), 0);
         let silent = Scheduled { waited_ns: None, ..after(100, 0, 1, 1) };
@@ -150,7 +151,7 @@ mod tests {
         std::thread::sleep(std::time::Duration::from_millis(20));
         let took_ns = begun.elapsed().as_nanos() as u64;
         let blocked_ns = before.blocked_ns(&Scheduled::own(), took_ns);
-        // Where the kernel counts.
+        // Only if the kernel counts.
         assert!(before.slept.is_none() || blocked_ns > 0, "{blocked_ns} of {took_ns}");
     }
 

@@ -12,7 +12,8 @@ use rustix::time::{
 
 use crate::{failed::Failed, io::poll::take_count};
 
-/// It becomes readable at a time, and is until it is cleared. See `timerfd_create(2)`.
+/// A timer that becomes readable at a time, and stays so until it is cleared. See
+/// `timerfd_create(2)`.
 #[derive(Debug)]
 pub struct Alarm(OwnedFd);
 
@@ -31,7 +32,7 @@ impl Alarm {
     /// none. Until then it is not readable. Less than 1 µs.
     ///
     /// # Errors
-    /// What `timerfd_settime(2)` said.
+    /// The error of `timerfd_settime(2)`.
     pub fn set(&self, at_ns: Option<u64>) -> Result<(), Failed> {
         // All zero would be no time.
         let ns = at_ns.map_or(0, |at| at.max(1));
@@ -43,10 +44,10 @@ impl Alarm {
         Ok(())
     }
 
-    /// Makes it unreadable, and says whether its time had come.
+    /// Makes it unreadable, and returns whether its time had come.
     ///
     /// # Errors
-    /// What `read(2)` said.
+    /// The error of `read(2)`.
     pub fn clear(&self) -> io::Result<bool> {
         take_count(&self.0)
     }

@@ -1,4 +1,4 @@
-//! Sleeping until a descriptor has news. Level-triggered, but for what asks for each change.
+//! Sleeping until a descriptor has news. Level-triggered, except for [`Interest::Changes`].
 #![allow(unsafe_code)]
 // Invariant: the kernel is given lists that are as long as it is told.
 
@@ -15,7 +15,7 @@ use rustix::{
 
 use crate::failed::may_be_denied;
 
-/// What to wake up for. Hang-ups and errors always wake.
+/// The events to wake up for. Hang-ups and errors always wake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Interest {
     /// Something to read.
@@ -24,8 +24,8 @@ pub enum Interest {
     Write,
     /// Either.
     Both,
-    /// Either, and only when there is more of it than before (`EPOLLET`): who hears of it takes all
-    /// there is, until there is none.
+    /// Either, and only when there is more of it than before (`EPOLLET`): a thread that hears of it
+    /// takes all there is, until there is none.
     Changes,
 }
 
@@ -45,7 +45,7 @@ impl Interest {
 /// One descriptor's news.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Event {
-    /// What [`Epoll::add`] was given.
+    /// The token given to [`Epoll::add`].
     pub token: u64,
     /// There is something to read, be it the end.
     pub readable: bool,
@@ -66,7 +66,7 @@ impl Events {
         Events { found: Vec::with_capacity(room.max(1)) }
     }
 
-    /// What the last wait found.
+    /// The events that the last wait found.
     pub fn iter(&self) -> impl Iterator<Item = Event> + '_ {
         self.found.iter().map(|event| {
             let flags = event.flags;
@@ -80,12 +80,12 @@ impl Events {
         })
     }
 
-    /// How many events the last wait found.
+    /// Events that the last wait found.
     pub fn len(&self) -> usize {
         self.found.len()
     }
 
-    /// Whether the last wait found none.
+    /// Returns whether the last wait found none.
     pub fn is_empty(&self) -> bool {
         self.found.is_empty()
     }
@@ -117,13 +117,13 @@ impl Epoll {
     /// `ENOMEM`.
     pub fn add(&self, fd: impl AsFd, token: u64, interest: Interest) -> io::Result<()> {
         match epoll::add(&self.0, &fd, epoll::EventData::new_u64(token), interest.flags()) {
-            // A filter may have denied that this ended.
+            // A filter may have denied that the earlier watch ended.
             Err(Errno::EXIST) => self.modify(fd, token, interest),
             done => Ok(done?),
         }
     }
 
-    /// Changes what `fd` is watched for, or its token.
+    /// Changes the interest in `fd`, or its token.
     ///
     /// # Errors
     /// `ENOENT` if it is not watched.
@@ -140,11 +140,11 @@ impl Epoll {
         Ok(epoll::delete(&self.0, fd)?)
     }
 
-    /// Waits until something watched has news, at most `patience` (`None`: without end), and leaves that for
-    /// [`Epoll::wait`]. Whether that has. A signal ends it early.
+    /// Waits until something watched has news, at most `patience` (`None`: without end), and leaves
+    /// that for [`Epoll::wait`]. Returns whether anything has. A signal ends it early.
     ///
     /// # Errors
-    /// What `poll(2)` said, other than `EINTR`.
+    /// The error of `poll(2)`, other than `EINTR`.
     pub fn sleep(&self, patience: Option<Duration>) -> io::Result<bool> {
         let mut fds = [PollFd::new(&self.0, PollFlags::IN)];
         match ready(&mut fds, patience) {
@@ -158,7 +158,7 @@ impl Epoll {
     /// returns how many have. A signal ends the wait early with none.
     ///
     /// # Errors
-    /// What `epoll_wait(2)` said, other than `EINTR`.
+    /// The error of `epoll_wait(2)`, other than `EINTR`.
     pub fn wait(&self, events: &mut Events, patience: Option<Duration>) -> io::Result<usize> {
         events.found.clear();
         let room = rustix::buffer::spare_capacity(&mut events.found);
@@ -201,7 +201,7 @@ impl AsFd for Epoll {
 }
 
 /// Waits until one of these has news, by `ppoll`, or by `poll` where a filter knows that call
-/// alone: how many have.
+/// alone. Returns how many have.
 pub(crate) fn ready(fds: &mut [PollFd<'_>], patience: Option<Duration>) -> Result<usize, Errno> {
     match poll(fds, patience.map(timespec).as_ref()) {
         Err(errno) if may_be_denied(errno) => {}
@@ -234,7 +234,7 @@ fn timespec(patience: Duration) -> Timespec {
     Timespec { tv_sec: patience.as_secs() as i64, tv_nsec: i64::from(patience.subsec_nanos()) }
 }
 
-/// Takes what a descriptor that counts has counted, and says whether that was anything.
+/// Takes the count of a descriptor that counts, and returns whether there was any.
 pub(crate) fn take_count(fd: impl AsFd) -> io::Result<bool> {
     let mut count = [0; 8];
     loop {
@@ -252,7 +252,7 @@ pub(crate) fn take_count(fd: impl AsFd) -> io::Result<bool> {
 pub struct EventFd(OwnedFd);
 
 impl EventFd {
-    /// Not signalled; closed on exec, non-blocking.
+    /// A counter that is not signalled; closed on exec, non-blocking.
     ///
     /// # Errors
     /// `EMFILE`, `ENFILE` or `ENOMEM`.
@@ -263,7 +263,7 @@ impl EventFd {
     /// Makes it readable. Any number of signals before a clear are one. About 1 µs.
     ///
     /// # Errors
-    /// What `write(2)` said; a full counter is no error.
+    /// The error of `write(2)`; a full counter is no error.
     pub fn signal(&self) -> io::Result<()> {
         loop {
             match write(&self.0, &1u64.to_ne_bytes()) {
@@ -274,10 +274,10 @@ impl EventFd {
         }
     }
 
-    /// Makes it unreadable, and says whether it was signalled.
+    /// Makes it unreadable, and returns whether it was signalled.
     ///
     /// # Errors
-    /// What `read(2)` said.
+    /// The error of `read(2)`.
     pub fn clear(&self) -> io::Result<bool> {
         take_count(&self.0)
     }

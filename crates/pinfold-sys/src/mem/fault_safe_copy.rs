@@ -1,7 +1,7 @@
 //! Copies from and to addresses of this process where there may be no memory: the kernel looks, and
 //! says so, where a load or a store would end the process.
 #![allow(unsafe_code)]
-// Invariant: what lies at a foreign address is reached by system calls alone.
+// Invariant: memory at a foreign address is reached by system calls alone.
 
 use std::{
     io,
@@ -17,15 +17,15 @@ use rustix::{
 
 use crate::{mem::resident, process};
 
-/// Bytes that go through a pipe at a time: what one holds.
+/// Bytes that go through a pipe at a time: its capacity.
 const PIPE_BYTES: usize = 64 << 10;
 
-/// Of more bytes it is not asked whether they are in memory.
+/// The most bytes of which it is asked whether they are in memory.
 const RESIDENT_MAX: u64 = 1 << 20;
 
 /// Copies the bytes at `addr` into `into`. Returns how many there were: fewer where memory ends.
 ///
-/// The memory may change meanwhile; what arrives is then any mixture. One `process_vm_readv(2)`; where that
+/// The memory may change meanwhile; any mixture then arrives. One `process_vm_readv(2)`; where that
 /// is forbidden a pipe for each 64 KiB, of which none is copied if any is missing.
 ///
 /// # Errors
@@ -43,13 +43,13 @@ pub fn read_own(addr: u64, into: &mut [u8]) -> io::Result<usize> {
 }
 
 /// Copies `from` to `addr`. Returns how many bytes: fewer where memory ends that may be written.
-/// Costs what [`read_own`] does.
+/// Costs as much as [`read_own`].
 ///
 /// # Errors
 /// `EFAULT` if there is no memory at `addr` that may be written.
 ///
 /// # Safety
-/// Whatever memory is there may be overwritten: no references to it, and nothing may go wrong by that.
+/// Any memory there may be overwritten: no references to it, and nothing may go wrong by that.
 pub unsafe fn write_own(addr: u64, from: &[u8]) -> io::Result<usize> {
     // SAFETY: as the caller promised, and the kernel looks whether there is memory.
     match unsafe { process::write_remote_from(std::process::id(), addr, from) } {
@@ -61,8 +61,8 @@ pub unsafe fn write_own(addr: u64, from: &[u8]) -> io::Result<usize> {
     }
 }
 
-/// Whether all of `len` bytes at `addr` are there and in memory, so that nobody who touches them waits for
-/// a disk. `mincore(2)`; of 1 MiB at most, more are said not to be.
+/// Returns whether all of `len` bytes at `addr` are there and in memory, so that a thread that
+/// touches them does not wait for a disk. `mincore(2)`; of 1 MiB at most, more are said not to be.
 pub fn is_resident(addr: u64, len: u64) -> bool {
     let page = page_size() as u64;
     let start = addr / page * page;
@@ -70,9 +70,9 @@ pub fn is_resident(addr: u64, len: u64) -> bool {
     bytes <= RESIDENT_MAX + page && resident::all(start as usize, bytes as usize) == Ok(true)
 }
 
-/// Puts a page of its own behind each of these addresses, so that nobody who writes there has to wait for
-/// one. Contents stay; what was shared with a child since a `fork(2)` is copied. One
-/// `madvise(MADV_POPULATE_WRITE)`: some 0.2 µs a page.
+/// Puts a page of its own behind each of these addresses, so that a thread that writes there does
+/// not have to wait for one. Contents stay; pages shared with a child since a `fork(2)` are copied.
+/// One `madvise(MADV_POPULATE_WRITE)`: some 0.2 µs a page.
 ///
 /// # Errors
 /// `EINVAL` before Linux 5.14; `ENOMEM` or `EFAULT` where nothing is mapped, or nothing that may be written.
@@ -81,19 +81,19 @@ pub fn put_pages(addr: u64, len: u64) -> io::Result<()> {
     let start = addr / page * page;
     let end = addr.saturating_add(len).div_ceil(page).saturating_mul(page);
     let at = ptr::with_exposed_provenance_mut::<libc::c_void>(start as usize);
-    // SAFETY: changes no contents, whoever has the memory.
+    // SAFETY: changes no contents, of any memory.
     match unsafe { libc::madvise(at, (end - start) as usize, libc::MADV_POPULATE_WRITE) } {
         0 => Ok(()),
         _ => Err(io::Error::last_os_error()),
     }
 }
 
-/// Whether this process may read all of `len` bytes at `addr`, or, if it `writes`, write them, in memory of
-/// whatever kind: mappings of devices too, which `process_vm_readv(2)` does not reach. Contents stay, unless
-/// somebody writes there meanwhile. Two system calls a page.
+/// Checks that this process may read all of `len` bytes at `addr`, or, if it `writes`, write them,
+/// in memory of any kind: mappings of devices too, which `process_vm_readv(2)` does not reach.
+/// Contents stay, unless another thread writes there meanwhile. Two system calls a page.
 ///
 /// # Errors
-/// `EFAULT` if not; what `pipe2(2)` says.
+/// `EFAULT` if not; the error of `pipe2(2)`.
 ///
 /// # Safety
 /// If it `writes`, nobody else writes there meanwhile.
@@ -116,7 +116,7 @@ fn is_denied(error: &io::Error) -> bool {
     matches!(Errno::from_io_error(error), Some(Errno::PERM | Errno::NOSYS | Errno::ACCESS))
 }
 
-/// Does `part` to one part after the other until one is cut short.
+/// Does `part` to one part after the other until one comes up short.
 fn in_parts(
     len: usize,
     mut part: impl FnMut(usize, usize) -> io::Result<usize>,
@@ -137,7 +137,7 @@ fn in_parts(
 /// Copies up to [`PIPE_BYTES`] from one address to another, neither of which is touched but by the kernel.
 ///
 /// # Safety
-/// Whatever is at `to` may be overwritten.
+/// Any memory at `to` may be overwritten.
 unsafe fn through_pipe(from: u64, to: u64, len: usize) -> io::Result<usize> {
     let pipe = pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK).map_err(io::Error::from)?;
     // SAFETY: as the caller promised.
@@ -156,7 +156,7 @@ unsafe fn through(
 ) -> io::Result<usize> {
     let from = ptr::with_exposed_provenance::<libc::c_void>(from as usize);
     let to = ptr::with_exposed_provenance_mut::<libc::c_void>(to as usize);
-    // SAFETY: the kernel reads what is there, or says that it cannot.
+    // SAFETY: the kernel reads the memory there, or says that it cannot.
     let written = counted(unsafe { libc::write(into.as_raw_fd(), from, len) })?;
     // SAFETY: as the caller promised.
     counted(unsafe { libc::read(out.as_raw_fd(), to, written) })

@@ -1,12 +1,13 @@
-//! Which page is behind each address of this process: by the numbers in `/proc/self/pagemap`.
+//! The page behind each address of this process: by the numbers in `/proc/self/pagemap`.
 #![allow(unsafe_code)]
-//! A page that is pinned keeps its number, and no other page has it meanwhile. So who has pinned a page, and
-//! finds its number at an address, has what is mapped there at that moment, whatever calls were made before,
-//! told of or not. Nothing else that a kernel says does as much: guards (`MADV_GUARD_INSTALL`) change neither
-//! mapping nor protection, and once they are lifted and the memory is written there is no trace of them.
+//! A page that is pinned keeps its number, and no other page has it meanwhile. So a pinned page
+//! whose number is found at an address is mapped there at that moment, regardless of earlier calls,
+//! told of or not. Nothing else that a kernel says does as much: guards (`MADV_GUARD_INSTALL`)
+//! change neither mapping nor protection, and once they are lifted and the memory is written there
+//! is no trace of them.
 //!
-//! The kernel shows numbers to who had `CAP_SYS_ADMIN` when the file was opened (not in a user namespace of its
-//! own), and zeros to all others.
+//! The kernel shows numbers to a process that had `CAP_SYS_ADMIN` when it opened the file (not in a
+//! user namespace of its own), and zeros to all others.
 // Invariant: the one call is given room of ours.
 
 use std::{fs::File, io, mem::MaybeUninit, ops::Range, os::fd::AsRawFd};
@@ -17,10 +18,10 @@ use crate::mem::pagemap::State;
 
 /// Pages that one call reads of: as many as the kernel looks at in one go.
 const PAGES: usize = 512;
-/// ...and where there are fewer.
+/// Pages that one call reads of where there are fewer.
 const FEW: usize = 32;
 
-/// Where the numbers can be read. Speaks of the process that opened it, also in children of that.
+/// The file of the numbers. Speaks of the process that opened it, also in children of that.
 #[derive(Debug)]
 pub struct Frames(File);
 
@@ -44,10 +45,10 @@ impl Frames {
         }
     }
 
-    /// The pages of a range, whole pages. What [`are`](Frames::are) costs.
+    /// The pages of a range, whole pages. Costs as much as [`are`](Frames::are).
     ///
     /// # Errors
-    /// What `pread(2)` said.
+    /// The error of `pread(2)`.
     pub fn read(&self, range: Range<usize>) -> io::Result<Box<[Frame]>> {
         let mut all = Vec::with_capacity(range.len() / page_size());
         self.each(range, |frames| {
@@ -57,8 +58,8 @@ impl Frames {
         Ok(all.into())
     }
 
-    /// Whether from the page at address `start` on there are just these now. A system call for 512 pages: 0.9 µs
-    /// and 23 ns a page.
+    /// Returns whether the pages from address `start` on are just these now. A system call for 512
+    /// pages: 0.9 µs and 23 ns a page.
     pub fn are(&self, start: usize, frames: &[Frame]) -> bool {
         let mut left = frames;
         let range = start..start + frames.len() * page_size();
@@ -70,7 +71,8 @@ impl Frames {
         seen.is_ok_and(|all| all)
     }
 
-    /// Shows the pages of a range, some at a time, as long as `see` says so; whether it always did.
+    /// Shows the pages of a range, some at a time, as long as `see` returns true; returns whether
+    /// it always did.
     fn each(&self, range: Range<usize>, mut see: impl FnMut(&[Frame]) -> bool) -> io::Result<bool> {
         let mut first = range.start / page_size();
         let end = range.end / page_size();
@@ -110,8 +112,8 @@ impl Frames {
     }
 }
 
-/// Pages that the threads of this process have had put into its memory, by the kernel's count: each is counted
-/// when it is there, before its thread goes on. 0.5 µs, and some ns a thread.
+/// Page faults of this process by the kernel's count: each is counted when its page is there,
+/// before its thread goes on. 0.5 µs, and some ns a thread.
 pub fn faults() -> u64 {
     let mut usage = MaybeUninit::<libc::rusage>::uninit();
     // SAFETY: the room is ours, and of the size that the kernel fills.

@@ -1,4 +1,4 @@
-//! What kind of memory is where, by `/proc/self/maps`; and how many mappings there may be.
+//! The kinds of memory at each address, by `/proc/self/maps`; and how many mappings there may be.
 #![allow(unsafe_code)]
 // Invariant: the one ioctl is given one structure of ours, of the size that its number says, which
 // lives through the call and has no pointers in it.
@@ -14,8 +14,8 @@ use std::{
     },
 };
 
-/// Mappings that a process may have: `vm.max_map_count`, and where that cannot be read what Linux has if
-/// nobody said anything else.
+/// Mappings that a process may have: `vm.max_map_count`, and where that cannot be read the default
+/// of Linux.
 pub fn count_max() -> u32 {
     let said = std::fs::read_to_string("/proc/sys/vm/max_map_count").ok();
     said.and_then(|text| text.trim().parse().ok()).unwrap_or(65_530)
@@ -67,23 +67,24 @@ impl Maps {
     /// Opens those of this process.
     ///
     /// # Errors
-    /// Where there is no `/proc`, or it may not be read.
+    /// If there is no `/proc`, or it may not be read.
     pub fn open() -> io::Result<Maps> {
         let file = Mutex::new(File::open("/proc/self/maps")?);
         Ok(Maps { file, asks: AtomicBool::new(true) })
     }
 
-    /// Whether the kernel is asked about one mapping at a time, as far as is known.
+    /// True if the kernel is asked about one mapping at a time, as far as is known.
     pub(crate) fn asks(&self) -> bool {
         self.asks.load(Ordering::Relaxed)
     }
 
-    /// Whether all of `range` is mapped, and is memory of no file and of no other process: nothing
-    /// but calls on these addresses changes what is there. One system call for each mapping in it,
-    /// about 0.5 µs; before Linux 6.11 all mappings of the process are read, some 100 ns for each.
+    /// Returns whether all of `range` is mapped, and is memory of no file and of no other process:
+    /// nothing but calls on these addresses changes its contents. One system call for each mapping
+    /// in it, about 0.5 µs; before Linux 6.11 all mappings of the process are read, some 100 ns for
+    /// each.
     ///
     /// # Errors
-    /// What the kernel said; not expected.
+    /// The kernel's error; not expected.
     pub fn is_private_anonymous(&self, range: Range<usize>) -> io::Result<bool> {
         let mut next = range.start;
         for mapping in self.within(&range, usize::MAX)? {
@@ -95,22 +96,23 @@ impl Maps {
         Ok(next == range.end)
     }
 
-    /// As much from the beginning of `range` on as is one mapping of such memory; `None`: there is none, or memory
-    /// of another kind. Costs what [`is_private_anonymous`](Maps::is_private_anonymous) does of one mapping.
+    /// As much from the beginning of `range` on as is one mapping of such memory; `None`: there is
+    /// none, or memory of another kind. Costs as much as
+    /// [`is_private_anonymous`](Maps::is_private_anonymous) of one mapping.
     ///
     /// # Errors
-    /// What the kernel said; not expected.
+    /// The kernel's error; not expected.
     pub fn private_anonymous_at(&self, range: Range<usize>) -> io::Result<Option<Range<usize>>> {
         let first = self.within(&range, 1)?.into_iter().next();
         let here = first.filter(|it| it.private_anonymous && it.range.start == range.start);
         Ok(here.map(|mapping| mapping.range))
     }
 
-    /// What is mapped in `range`, mapping by mapping. Costs as much as
+    /// The mapped parts of `range`, mapping by mapping. Costs as much as
     /// [`is_private_anonymous`](Maps::is_private_anonymous).
     ///
     /// # Errors
-    /// What the kernel said; not expected.
+    /// The kernel's error; not expected.
     pub fn mapped_within(&self, range: &Range<usize>) -> io::Result<Vec<Range<usize>>> {
         let all = self.within(range, usize::MAX)?;
         Ok(all.into_iter().map(|mapping| mapping.range).collect())
@@ -137,10 +139,10 @@ impl Maps {
         while next < range.end && found.len() < most {
             let (size, query_addr) = (size_of::<Query>() as u64, next as u64);
             let mut query = Query { size, query_flags: OR_NEXT, query_addr, ..Query::default() };
-            // SAFETY: a `Query` is what the number says; it names no memory to be written.
+            // SAFETY: a `Query` is the structure of that number; it names no memory to be written.
             if unsafe { libc::ioctl(file.as_raw_fd(), PROCMAP_QUERY, &raw mut query) } < 0 {
                 let error = io::Error::last_os_error();
-                // There is none behind.
+                // There is no mapping behind.
                 return if error.raw_os_error() == Some(libc::ENOENT) {
                     Ok(found)
                 } else {
@@ -164,7 +166,7 @@ impl Maps {
     }
 }
 
-/// What of `mappings` is in `range`, and not in one before.
+/// The parts of `mappings` that are in `range`, and not in one before.
 fn within(range: &Range<usize>, mappings: impl Iterator<Item = Mapping>) -> Vec<Mapping> {
     let mut next = range.start;
     let cut = mappings.filter_map(|mapping| {
@@ -176,7 +178,7 @@ fn within(range: &Range<usize>, mappings: impl Iterator<Item = Mapping>) -> Vec<
 }
 
 impl Mapping {
-    /// What it has of `range`, if anything.
+    /// Its part of `range`, if any.
     fn cut(mut self, range: &Range<usize>) -> Option<Mapping> {
         self.range = self.range.start.max(range.start)..self.range.end.min(range.end);
         (!self.range.is_empty()).then_some(self)

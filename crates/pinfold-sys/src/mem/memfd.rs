@@ -38,16 +38,16 @@ const FIXED: SealFlags = SealFlags::SHRINK.union(SealFlags::GROW);
 /// not executable where the kernel knows `MFD_NOEXEC_SEAL` (6.3). See `memfd_create(2)`.
 ///
 /// # Errors
-/// What `memfd_create`, `ftruncate` or `fcntl(F_ADD_SEALS)` said: `EMFILE`, `ENFILE`,
-/// `ENOMEM`, `EINVAL` for a name over 249 bytes, `ENOSYS` or `EPERM` under a filter; `EFBIG` for
-/// more than `RLIMIT_FSIZE` allows, which also holds for files in memory.
+/// The error of `memfd_create`, `ftruncate` or `fcntl(F_ADD_SEALS)`: `EMFILE`, `ENFILE`, `ENOMEM`,
+/// `EINVAL` for a name over 249 bytes, `ENOSYS` or `EPERM` under a filter; `EFBIG` for more than
+/// `RLIMIT_FSIZE` allows, which also holds for files in memory.
 pub fn create_sealed(name: &str, len: usize) -> Result<OwnedFd, Failed> {
     let file = create_fixed(name, len)?;
     fs::fcntl_add_seals(&file, SealFlags::SEAL).map_err(Failed::of(ADD_SEALS))?;
     Ok(file)
 }
 
-/// Makes an empty file without seals, which the others begin with.
+/// Makes an empty file without seals, which the other functions begin with.
 ///
 /// # Errors
 /// Those of `memfd_create`; see [`create_sealed`].
@@ -75,7 +75,7 @@ pub fn create_fixed(name: &str, len: usize) -> Result<OwnedFd, Failed> {
     Ok(file)
 }
 
-/// Whether a file may have `len` bytes.
+/// Checks that a file may have `len` bytes.
 ///
 /// # Errors
 /// `EFBIG` for more than `RLIMIT_FSIZE` allows.
@@ -96,7 +96,7 @@ pub fn check_limit(len: usize) -> Result<(), Failed> {
 /// since `MADV_REMOVE` punches holes.
 ///
 /// # Errors
-/// What `fcntl(F_ADD_SEALS)` said.
+/// The error of `fcntl(F_ADD_SEALS)`.
 pub fn seal(fd: BorrowedFd<'_>, against_writers: bool) -> Result<(), Failed> {
     let add = |seals| fs::fcntl_add_seals(fd, seals).map_err(Failed::of(ADD_SEALS));
     if fs::fcntl_get_seals(fd).map_err(Failed::of(GET_SEALS))?.contains(SealFlags::SEAL) {
@@ -112,7 +112,7 @@ pub fn seal(fd: BorrowedFd<'_>, against_writers: bool) -> Result<(), Failed> {
     add(SealFlags::SEAL)
 }
 
-/// Whether the kernel refuses new writers of the file: see [`seal`].
+/// Returns whether the kernel refuses new writers of the file: see [`seal`].
 pub fn refuses_writers(fd: BorrowedFd<'_>) -> bool {
     let writers = SealFlags::FUTURE_WRITE | SealFlags::WRITE;
     fs::fcntl_get_seals(fd).is_ok_and(|seals| seals.intersects(writers))
@@ -122,7 +122,7 @@ pub fn refuses_writers(fd: BorrowedFd<'_>) -> bool {
 /// exactly that size, which can neither shrink, grow, nor be sealed further.
 ///
 /// # Errors
-/// What is wrong with it.
+/// The property that the file lacks.
 pub fn check_sealed(fd: BorrowedFd<'_>, len: usize) -> Result<(), SealError> {
     let found = sealed_len(fd)?;
     if found != len as u64 {
@@ -134,16 +134,16 @@ pub fn check_sealed(fd: BorrowedFd<'_>, len: usize) -> Result<(), SealError> {
 /// Opens descriptor `fd` of process `pid` anew, for reading only, if it is an ordinary memfd that
 /// can neither shrink, grow, nor be sealed further; with its size, bytes.
 ///
-/// The kernel decides who may (`PTRACE_MODE_READ_FSCREDS`, `ptrace(2)`), and the process notices
-/// nothing. Whatever else the descriptor is, such as a device, is not opened.
+/// The kernel decides which processes may (`PTRACE_MODE_READ_FSCREDS`, `ptrace(2)`), and the other
+/// process notices nothing. A descriptor of anything else, such as a device, is not opened.
 ///
 /// # Errors
-/// What is wrong with it. [`SealError::Os`] with `ENOENT` or `ESRCH` if it is gone, with `EACCES`
-/// if this process may not look.
+/// The property that the file lacks. [`SealError::Os`] with `ENOENT` or `ESRCH` if it is gone, with
+/// `EACCES` if this process may not look.
 pub fn open_sealed_of(pid: u32, fd: u32) -> Result<(OwnedFd, u64), SealError> {
     let os = |call| move |errno| SealError::Os(Failed { call, errno });
     let path = format!("/proc/{pid}/fd/{fd}");
-    // The name alone first: to open a device can mean something to it, or wait for ever.
+    // The name alone is read first: to open a device can have effects, or wait for ever.
     let name =
         fs::open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).map_err(os("openat"))?;
     let stat = fs::fstat(&name).map_err(os("fstat"))?;
@@ -160,7 +160,7 @@ pub fn open_sealed_of(pid: u32, fd: u32) -> Result<(OwnedFd, u64), SealError> {
 /// Device and inode of a file: two descriptors with the same are of one file.
 ///
 /// # Errors
-/// What `fstat(2)` said.
+/// The error of `fstat(2)`.
 pub fn identity(fd: BorrowedFd<'_>) -> io::Result<(u64, u64)> {
     let stat = fs::fstat(fd)?;
     Ok((stat.st_dev, stat.st_ino))
@@ -197,7 +197,7 @@ fn sealed_len(fd: BorrowedFd<'_>) -> Result<u64, SealError> {
     Ok(stat.map_err(|errno| SealError::Os(Failed { call: "fstat", errno }))?.st_size as u64)
 }
 
-/// Why a descriptor is not a sealed memfd of the right size.
+/// Reasons why a descriptor is not a sealed memfd of the right size.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum SealError {
@@ -331,7 +331,8 @@ mod tests {
         Ok(len)
     }
 
-    /// To open what another process names can mean something to it: what is no memfd is not opened.
+    /// An open of a descriptor that another process names can have effects there: only a memfd is
+    /// opened.
     #[test]
     fn what_is_no_memfd_is_not_opened() {
         use rustix::fs::inotify::{self, CreateFlags, WatchFlags};
@@ -365,7 +366,7 @@ mod tests {
         assert_eq!(reopen(&file).unwrap(), 8192);
         let unsealed = create_fixed("pinfold-test", 8192).unwrap();
         assert!(matches!(reopen(&unsealed), Err(SealError::Unsealed)));
-        // To open a pipe without a writer would wait for one.
+        // Opening a pipe without a writer would wait for one.
         let (pipe, _) = rustix::pipe::pipe().unwrap();
         assert!(matches!(reopen(&pipe), Err(SealError::NotMemfd)));
         let null = std::fs::File::open("/dev/null").unwrap();

@@ -1,4 +1,4 @@
-//! What is behind each page of this process, by `/proc/self/pagemap`.
+//! The state of each page of this process, by `/proc/self/pagemap`.
 
 use std::{fs::File, io, os::unix::fs::FileExt};
 
@@ -7,11 +7,11 @@ use crate::mem::presence::Touch;
 /// Pages that one call reads of, at most.
 pub(crate) const PAGES: usize = 64;
 
-/// Where it can be read. Speaks of the process that opened it, also in children of that.
+/// The open file. Speaks of the process that opened it, also in children of that.
 #[derive(Debug)]
 pub(crate) struct Pagemap(File);
 
-/// What is behind a page.
+/// The state of a page.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct State(u64);
 
@@ -23,7 +23,7 @@ impl State {
     const PROTECTED: State = State(1 << 57);
     pub(crate) const EXCLUSIVE: State = State(1 << 56);
 
-    /// What the kernel has written of a page.
+    /// The state in a word that the kernel has written of a page.
     pub(crate) fn of(word: u64) -> State {
         State(word)
     }
@@ -33,7 +33,7 @@ impl State {
         if self.is_present() { self.0 & ((1 << 55) - 1) } else { 0 }
     }
 
-    /// Nothing is: it reads as zeros, if it is private memory of no file.
+    /// True if there is no page: it reads as zeros, if it is private memory of no file.
     pub(crate) fn is_hole(self) -> bool {
         !self.is_present() && !self.is_swapped()
     }
@@ -46,12 +46,13 @@ impl State {
         self.0 & State::SWAPPED.0 != 0
     }
 
-    /// Mapped here alone: no child of `fork(2)` shares it, and it is not the page of zeros.
+    /// True if the page is mapped here alone: no child of `fork(2)` shares it, and it is not the
+    /// page of zeros.
     pub(crate) fn is_exclusive(self) -> bool {
         self.0 & State::EXCLUSIVE.0 != 0
     }
 
-    /// Whether to `touch` it waits for nobody.
+    /// Returns whether a `touch` of the page does not wait for another process.
     pub(crate) fn is_there_for(self, touch: Touch) -> bool {
         let wrong = State::FILE.0 | State::PROTECTED.0;
         self.is_present() && (touch == Touch::Read || self.0 & wrong == 0)
@@ -65,16 +66,17 @@ impl State {
 
 impl Pagemap {
     /// # Errors
-    /// Where no `proc(5)` is mounted, or this process may not look at itself.
+    /// If no `proc(5)` is mounted, or this process may not look at itself.
     pub(crate) fn open() -> io::Result<Pagemap> {
         File::open("/proc/self/pagemap").map(Pagemap)
     }
 
-    /// The states of up to `states.len()` pages from the one with number `first` on (an address by the page
-    /// size), [`PAGES`] at most; how many. One system call, 1 µs for 64 pages.
+    /// Reads the states of up to `states.len()` pages from the one with number `first` on (an
+    /// address by the page size), [`PAGES`] at most; returns how many. One system call, 1 µs for 64
+    /// pages.
     ///
     /// # Errors
-    /// What `pread(2)` said.
+    /// The error of `pread(2)`.
     pub(crate) fn read(&self, first: u64, states: &mut [State]) -> io::Result<usize> {
         let mut bytes = [0u8; 8 * PAGES];
         let room = &mut bytes[..8 * states.len().min(PAGES)];

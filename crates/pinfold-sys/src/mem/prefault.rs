@@ -1,11 +1,14 @@
-//! Pages put behind addresses of this process before anybody writes there, where that is nobody else's business.
+//! Pages put behind addresses of this process before anybody writes there, where no file and no
+//! other process has a say.
 //!
-//! Only private memory of no file is touched: a page of a file's would be read, or become a dirty one or a block on
-//! the disk; and none that a userfaultfd has, whose page comes when some program says so, perhaps never. Contents
-//! always stay. What is there already is left alone, and so is what was swapped out, for that would be read in.
+//! Only private memory of no file is touched: a page of a file's would be read, or become a dirty
+//! one or a block on the disk; and none that a userfaultfd has, whose page comes when some program
+//! says so, perhaps never. Contents always stay. Pages that are there already are left alone, and
+//! so are swapped-out ones, for those would be read in.
 //!
-//! All of it is asked anew each time. Who maps something else to these addresses, or has a userfaultfd take them,
-//! within the microsecond between question and call, has that touched.
+//! All of it is asked anew each time. If another thread maps something else to these addresses, or
+//! has a userfaultfd take them, within the microsecond between question and call, that memory is
+//! touched.
 
 use std::{io, ops::Range};
 
@@ -27,41 +30,44 @@ pub const LOOK: u64 = 4096 * PAGES as u64;
 /// A question that takes longer, since all mappings are read for it (before Linux 6.11), is not worth it.
 const QUESTION_NS_MAX: u64 = 20_000;
 
-/// What puts pages there. Speaks of the process that opened it: of no use in its children.
+/// The files and descriptors that pages are put with. Speaks of the process that opened it: of no
+/// use in its children.
 #[derive(Debug)]
 pub struct Prefault {
     maps: Maps,
     pages: Pagemap,
-    /// `None`: there are no userfaultfds, or they are none of our business.
+    /// `None`: there are no userfaultfds, or they do not matter here.
     claims: Option<Claims>,
 }
 
-/// What was done.
+/// The outcome of one call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Put {
-    /// Bytes from the first address on that are seen to.
+    /// Bytes from the first address on that are dealt with.
     pub seen: u64,
-    /// Bytes that were put there, in whole pages.
+    /// Bytes put there, in whole pages.
     pub made: u64,
 }
 
-/// Why nothing was.
+/// The reason why nothing was put there.
 #[derive(Debug)]
 pub enum Unput {
     /// It is not memory that may be touched: a file's, shared, a userfaultfd's, not writable, or none.
     NotOurs,
-    /// There is no memory just now, or the kernel could not say, or not soon, what is there.
+    /// There is no memory just now, or the kernel could not tell the pages' states, or not soon.
     NotNow(io::Error),
     /// The kernel cannot (before Linux 5.14), or a filter says no.
     Never(io::Error),
 }
 
 impl Prefault {
-    /// Opens what it takes: three descriptors; some 30 µs. `asks`: whether a `userfaultfd(2)` may be opened, by which it
-    /// is found out what others have. Without it they are taken to have none of the memory.
+    /// Opens three descriptors; some 30 µs. `asks`: whether a `userfaultfd(2)` may be opened, by
+    /// which the memory of others is found out. Without it they are taken to have none of the
+    /// memory.
     ///
     /// # Errors
-    /// Where there is no `/proc`, it may not be read, or a userfaultfd cannot be had though there may be others.
+    /// If there is no `/proc`, it may not be read, or a userfaultfd cannot be had though there may
+    /// be others.
     pub fn open(asks: bool) -> io::Result<Prefault> {
         let claims = match asks.then(Claims::open).transpose() {
             Err(error) if error.reason() == Reason::Absent => None,
@@ -116,8 +122,8 @@ fn why(error: io::Error) -> Unput {
     }
 }
 
-/// Whether a write would have to wait for a page: there is none, or it is shared since a `fork(2)`, or it is that
-/// of zeroes. Not if it was swapped out.
+/// Returns whether a write would have to wait for a page: there is none, or it is shared since a
+/// `fork(2)`, or it is that of zeroes. Not if it was swapped out.
 fn lacks(state: State) -> bool {
     !state.is_swapped() && (!state.is_present() || !state.is_exclusive())
 }
@@ -151,7 +157,7 @@ mod tests {
         assert_eq!(run(&[none, SWAPPED.and(State::EXCLUSIVE), none], 9), Some(0..1));
     }
 
-    /// Whether this kernel can; if not, that is what it says.
+    /// `None` if this kernel cannot, as its refusal says.
     fn prefault() -> Option<Prefault> {
         let prefault = Prefault::open(true).ok()?;
         let pages = Pages::new(page_size(), false).ok()?;
@@ -174,7 +180,7 @@ mod tests {
         assert_eq!(pages.resident(0..200 * page_size()).unwrap(), 3);
         let put = prefault.put(at, 200 * page, 4 * page).unwrap();
         assert_eq!(put, Put { seen: 7 * page, made: 4 * page });
-        // What is there already is looked at, as far as one look goes.
+        // Pages that are there already are looked at, as far as one look goes.
         let put = prefault.put(at, 7 * page, 16 * page).unwrap();
         assert_eq!(put, Put { seen: 7 * page, made: 0 });
         pages.as_mut_slice().fill(1);

@@ -1,10 +1,11 @@
 #![allow(unsafe_code)]
-//! Whether memory of another process is there, so that copying out of it or into it waits for nobody.
+//! Tells whether memory of another process is there, so that copying out of it or into it does not
+//! block.
 //!
 //! A copy by the kernel (`process_vm_readv(2)`) that finds a page missing waits, and cannot be
-//! interrupted, until whoever is to provide the page has done so: for ever, if that is a process that
-//! serves a `userfaultfd(2)` and does not, or the server of a file system that is gone. Pages that are
-//! mapped there need nobody.
+//! interrupted, until the process that is to provide the page has done so: for ever, if that one
+//! serves a `userfaultfd(2)` and does not, or is the server of a file system that is gone. Pages
+//! that are mapped there need no other process.
 //!
 //! **Invariant.** The one ioctl is given one structure of ours, of the size that its number says, and
 //! room for as many answers as that says.
@@ -20,7 +21,7 @@ use rustix::param::page_size;
 
 use crate::mem::pagemap::State;
 
-/// What a copy does with the memory.
+/// The access of a copy to the memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Touch {
     /// It is read.
@@ -29,11 +30,11 @@ pub enum Touch {
     Write,
 }
 
-/// Where pages of a process can be asked for: `/proc/PID/pagemap`.
+/// The file to ask for pages of a process: `/proc/PID/pagemap`.
 #[derive(Debug)]
 pub struct Presence {
     map: File,
-    /// Whether the kernel has `PAGEMAP_SCAN`.
+    /// True while the kernel is taken to have `PAGEMAP_SCAN`.
     scans: AtomicBool,
 }
 
@@ -75,7 +76,7 @@ const _: () = assert!(size_of::<Scan>() == (PAGEMAP_SCAN >> 16 & 0x3fff) as usiz
 const PAGES_A_READ: usize = 512;
 
 impl Presence {
-    /// Of the process with this number.
+    /// Opens the file of the process with this number.
     ///
     /// # Errors
     /// `ENOENT` where there is none, or no `proc(5)` to look in; `EACCES` if this process may not look
@@ -85,12 +86,13 @@ impl Presence {
         Ok(Presence { map, scans: AtomicBool::new(true) })
     }
 
-    /// Whether all pages of `len` bytes from `addr` on are there, so that to `touch` them waits for
-    /// nobody. What is not mapped at all counts as there: to copy it fails at once. One system call
-    /// for each range, 0.7 µs and 0.6 µs a MiB; before Linux 6.7 one for each 2 MiB, 12 µs.
+    /// Returns whether all pages of `len` bytes from `addr` on are there, so that a `touch` of them
+    /// does not wait. An address where nothing is mapped counts as there: to copy it fails at once.
+    /// One system call for each range, 0.7 µs and 0.6 µs a MiB; before Linux 6.7 one for each 2
+    /// MiB, 12 µs.
     ///
     /// # Errors
-    /// What the kernel says.
+    /// The kernel's error.
     pub fn vouches(&self, addr: u64, len: u64, touch: Touch) -> io::Result<bool> {
         let page = page_size() as u64;
         let start = addr & !(page - 1);
@@ -168,7 +170,7 @@ mod tests {
 
     use crate::mem::{mapping::SharedMapping, memfd, userfault::Pages};
 
-    /// By both ways of asking.
+    /// Asks in both ways.
     fn vouches(presence: &Presence, addr: usize, len: usize, touch: Touch) -> bool {
         let answer = presence.vouches(addr as u64, len as u64, touch).unwrap();
         let old =

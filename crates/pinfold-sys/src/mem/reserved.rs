@@ -1,8 +1,8 @@
-//! Addresses that are reserved, and what is put there.
+//! Reserved addresses, and the memory that is put there.
 #![allow(unsafe_code)]
-//! **Invariant.** A [`Reserved`] is `len` bytes of addresses at `at` which nobody else may map anything
-//! to, but for ranges that were abandoned; those are never touched again. What is there is changed by
-//! its methods alone.
+//! **Invariant.** A [`Reserved`] is `len` bytes of addresses at `at` which nobody else may map
+//! anything to, but for ranges that were abandoned; those are never touched again. The mappings
+//! there are changed by its methods alone.
 
 use std::{
     io,
@@ -26,7 +26,7 @@ use rustix::{
 pub struct Reserved {
     at: NonNull<u8>,
     len: usize,
-    /// Some of it was abandoned and may be somebody else's by now.
+    /// True once some of it was abandoned, which may be somebody else's by now.
     holed: AtomicBool,
 }
 
@@ -57,7 +57,7 @@ impl Reserved {
         let at = from.cast::<u8>().wrapping_add(skip);
         for (piece, len) in [(from.cast(), skip), (at.wrapping_add(len), whole - skip - len)] {
             if len > 0 {
-                // SAFETY: before or behind what is kept of what was mapped above.
+                // SAFETY: before or behind the part that is kept of the mapping above.
                 unsafe { mm::munmap(piece.cast(), len) }?;
             }
         }
@@ -101,11 +101,12 @@ impl Reserved {
     /// Maps a part of a file at a range, shared, for reading only. `offset` is of whole pages.
     ///
     /// # Errors
-    /// What `mmap(2)` said. Afterwards it is not known what is there: [`clear`](Reserved::clear) it.
+    /// The error of `mmap(2)`. Afterwards the contents are not known: [`clear`](Reserved::clear)
+    /// the range.
     ///
     /// # Safety
-    /// Nobody has a reference to what was there. Whoever reads there knows that the file has so many
-    /// bytes, and who writes to it.
+    /// There is no reference to the memory that was there. Readers of the range know that the file
+    /// has so many bytes, and which process writes to it.
     pub unsafe fn map(
         &self,
         range: Range<usize>,
@@ -114,7 +115,7 @@ impl Reserved {
     ) -> io::Result<()> {
         let at = self.check(&range)?;
         let flags = MapFlags::SHARED | MapFlags::FIXED;
-        // SAFETY: within what is reserved; the rest is the caller's promise.
+        // SAFETY: within the reserved range; the rest is the caller's promise.
         unsafe { mm::mmap(at.cast(), range.len(), ProtFlags::READ, flags, file, offset) }?;
         Ok(())
     }
@@ -123,7 +124,7 @@ impl Reserved {
     /// registered with a userfaultfd.
     ///
     /// # Errors
-    /// What `mmap(2)` said; it is not known what is there.
+    /// The error of `mmap(2)`; the contents are then not known.
     ///
     /// # Safety
     /// Nobody reads or writes there from now on.
@@ -131,36 +132,37 @@ impl Reserved {
         let at = self.check(&range)?;
         if !range.is_empty() {
             let flags = FLAGS | MapFlags::FIXED;
-            // SAFETY: within what is reserved; the rest is the caller's promise.
+            // SAFETY: within the reserved range; the rest is the caller's promise.
             unsafe { mm::mmap_anonymous(at.cast(), range.len(), ProtFlags::empty(), flags) }?;
             self.no_huge(range);
         }
         Ok(())
     }
 
-    /// Gives a range up for good, addresses and all. What is there is unmapped if the kernel can;
-    /// whether it could. All other addresses are then kept until the process ends.
+    /// Gives a range up for good, addresses and all. The memory there is unmapped if the kernel
+    /// can; returns whether it could. All other addresses are then kept until the process ends.
     ///
     /// # Safety
     /// Nobody reads or writes there from now on, nor calls anything here for that range again.
     pub unsafe fn abandon(&self, range: Range<usize>) -> bool {
         self.holed.store(true, Ordering::Relaxed);
-        // SAFETY: within what is reserved; the rest is the caller's promise.
+        // SAFETY: within the reserved range; the rest is the caller's promise.
         self.check(&range).is_ok_and(|at| unsafe { mm::munmap(at.cast(), range.len()) }.is_ok())
     }
 
-    /// What belongs to a message comes there by pages, and huge ones by moving; none is to appear
-    /// because somebody touches one byte.
+    /// The memory of a message comes there page by page, and huge pages by moving; no huge page is
+    /// to appear because one byte is touched.
     fn no_huge(&self, range: Range<usize>) {
         if let Ok(at) = self.check(&range) {
-            // SAFETY: within what is reserved; contents stay. A kernel without huge pages refuses.
+            // SAFETY: within the reserved range; contents stay. A kernel without huge pages
+            // refuses.
             let _ = unsafe { mm::madvise(at.cast(), range.len(), Advice::LinuxNoHugepage) };
         }
     }
 
     fn protect(&self, range: Range<usize>, to: MprotectFlags) -> io::Result<()> {
         let at = self.check(&range)?;
-        // SAFETY: within what is reserved; who closes has promised that nobody reads there.
+        // SAFETY: within the reserved range; the closer has promised that nobody reads there.
         Ok(unsafe { mm::mprotect(at.cast(), range.len(), to) }?)
     }
 
@@ -198,7 +200,7 @@ mod tests {
 
     const PAGE: usize = 4096;
 
-    /// Whether a byte can be read, by a call that says so instead of faulting.
+    /// Returns whether a byte can be read, by a call that says so instead of faulting.
     fn reads(reserved: &Reserved, at: usize) -> Option<u8> {
         let (read, write) = rustix::pipe::pipe().unwrap();
         let byte = reserved.as_ptr().wrapping_add(at);

@@ -1,5 +1,5 @@
 #![allow(unsafe_code)]
-//! Which pages are in memory, by `mincore(2)`.
+//! The pages that are in memory, by `mincore(2)`.
 //!
 //! **Invariant.** The kernel is never given room for fewer answers than it has pages to speak of.
 
@@ -12,9 +12,9 @@ const PAGES: usize = 1024;
 
 /// Some pages in a row.
 pub(crate) struct Part {
-    /// How many they are.
+    /// Pages of the part.
     pages: usize,
-    /// How many of them are in memory.
+    /// Pages of them that are in memory.
     pub(crate) there: usize,
 }
 
@@ -42,8 +42,8 @@ pub(crate) fn parts(start: usize, len: usize) -> impl Iterator<Item = Result<Par
     })
 }
 
-/// Whether all of these pages are in memory; looks no further than the first part of which some are not.
-/// Else as [`parts`].
+/// Returns whether all of these pages are in memory; looks no further than the first part that
+/// lacks some. Else as [`parts`].
 ///
 /// # Errors
 /// As [`parts`].

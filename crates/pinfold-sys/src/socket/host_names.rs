@@ -12,7 +12,7 @@ use std::{
 
 use rustix::io::Errno;
 
-/// Why a name leads nowhere.
+/// The reason why a name leads nowhere.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Nowhere {
     /// No name server answers now (`EAI_AGAIN`).
@@ -50,8 +50,8 @@ impl From<Nowhere> for io::Error {
     }
 }
 
-/// Where `name` leads, in the order of RFC 6724, with this port. Asks the system's resolver, and
-/// waits for that.
+/// The addresses of `name`, in the order of RFC 6724, with this port. Asks the system's resolver,
+/// and waits for that.
 ///
 /// # Errors
 /// [`Nowhere`].
@@ -78,8 +78,8 @@ pub fn addresses(name: &str, port: u16) -> Result<Vec<SocketAddr>, Nowhere> {
     let mut found = Vec::new();
     let mut at = list;
     while !at.is_null() {
-        // SAFETY: it is an entry of the list, which is alive; so is what that points to, which is
-        // as long as its family says.
+        // SAFETY: it is an entry of the list, which is alive; so is the address that it points to,
+        // which is as long as its family says.
         let entry = unsafe { &*at };
         // SAFETY: as above.
         found.extend(unsafe { address(entry, port) });
@@ -122,7 +122,7 @@ mod tests {
         assert_eq!(addresses("127.0.0.1", 9).unwrap(), [([127, 0, 0, 1], 9).into()]);
         let six = "[fd00::1]:9".parse::<SocketAddr>().unwrap();
         assert_eq!(addresses("fd00::1", 9).unwrap(), [six]);
-        // Who has no name server is told that none answers.
+        // A host without a name server is told that none answers.
         let nowhere = addresses("no-such-host.invalid", 7).unwrap_err();
         assert!(!matches!(nowhere, Nowhere::Os(_)), "{nowhere}");
         assert_eq!(addresses("a\0b", 7), Err(Nowhere::Unknown));

@@ -3,12 +3,12 @@
 //! `FD_CLOEXEC` keeps a descriptor from programs that are started, but a child of `fork(2)` that
 //! starts none has copies of all its parent's. A copy keeps a socket open when the parent has died:
 //! names and ports stay taken, nobody answers there, and peers do not learn of the death. So a
-//! handler of `pthread_atfork(3)` puts an unconnected socket in place of each copy. The number stays
-//! in use, for whoever in the child closes it later.
+//! handler of `pthread_atfork(3)` puts an unconnected socket in place of each copy. The number
+//! stays in use, for the code in the child that closes it later.
 //!
 //! A child of `vfork(2)`, `posix_spawn(3)` or a bare `clone(2)` runs no such handler. The first two
-//! start a program; of the last, and of a socket made by another thread at the very moment of a
-//! fork, the child has copies.
+//! start a program; a child of the last has copies, and so has one of a fork at the very moment
+//! when another thread makes a socket.
 #![allow(unsafe_code)]
 // Invariant: a descriptor is replaced in a forked child alone, by the one thread there is, and only
 // if it is, by the kernel's number for it, the very socket that was noted: those numbers are never
@@ -44,7 +44,7 @@ pub(crate) fn keep_from_children(socket: impl AsFd) {
     let (Some(cookie), Ok(at)) = (cookie_of(fd), usize::try_from(fd)) else { return };
     let Some(noted) = chunk_of(at) else { return };
     HANDLER.call_once(|| {
-        // SAFETY: the handler does nothing but what a child may do before it starts a program. For
+        // SAFETY: the handler does only calls that a child may make before it starts a program. For
         // want of memory there is none, and children have copies.
         unsafe { libc::pthread_atfork(None, None, Some(replace_all)) };
     });
@@ -66,7 +66,7 @@ fn chunk_of(fd: usize) -> Option<&'static Cookies> {
             drop(unsafe { Box::from_raw(fresh) });
         }
     }
-    // SAFETY: what is put there is a whole chunk out of a box, and stays.
+    // SAFETY: a pointer put there is a whole chunk out of a box, and stays.
     unsafe { slot.load(Ordering::Acquire).as_ref() }
 }
 
@@ -104,7 +104,7 @@ extern "C" fn replace_all() {
         });
         if blank >= 0 {
             // SAFETY: the number is that of a socket of this library's, as it would have closed it
-            // here; whoever has it goes on to have a descriptor.
+            // here; the number's holder goes on to have a descriptor.
             unsafe { libc::dup3(blank, fd, libc::O_CLOEXEC) };
         }
     }
@@ -113,7 +113,7 @@ extern "C" fn replace_all() {
         unsafe { libc::close(blank) };
     }
     if let Some(errno) = errno {
-        // SAFETY: this thread's own. The caller of `fork` finds what it left there.
+        // SAFETY: this thread's own. The caller of `fork` finds the value that it left there.
         unsafe { *libc::__errno_location() = errno };
     }
 }
@@ -132,7 +132,7 @@ mod tests {
         (one, two)
     }
 
-    /// The status of a child that does this.
+    /// Returns the status of a child that does this.
     fn in_child(work: impl FnOnce() -> i32) -> i32 {
         // SAFETY: the work makes system calls alone, so other threads do not matter.
         child::status_of(unsafe { child::spawn(work) }.unwrap()).unwrap()
@@ -148,7 +148,7 @@ mod tests {
             i32::from(theirs.is_some_and(|it| it != before)) + 2 * i32::from(ours.is_some())
         });
         assert_eq!(status, 3);
-        // The parent's is the parent's.
+        // The parent's socket is still the parent's.
         assert_eq!(cookie_of(fds[0]), Some(before));
         seqpacket::send(&one, b"x", &[]).unwrap();
         assert_eq!(seqpacket::recv(&two, &mut [0; 8], 0).unwrap().len, 1);
@@ -159,7 +159,7 @@ mod tests {
         let (one, _two) = pair_kept();
         let fd = one.as_raw_fd();
         let (other, _another) = seqpacket::pair().unwrap();
-        // Another takes its place, under the same number.
+        // Another socket takes its place, under the same number.
         // SAFETY: the number stays that of an open descriptor, which `one` closes.
         assert_eq!(unsafe { libc::dup3(other.as_raw_fd(), fd, libc::O_CLOEXEC) }, fd);
         let cookie = cookie_of(other.as_raw_fd());
@@ -184,8 +184,8 @@ mod tests {
         }
         .unwrap();
         drop(one);
-        // No copy is left, so this is the end of it; but for those that a program has, which another
-        // test starts, until it runs.
+        // No copy is left, so this is the end of it; except those of a program that another test
+        // starts, until it runs.
         let is_closed = || seqpacket::drain(&two).unwrap() == seqpacket::Drained::Closed;
         let pause = || std::thread::sleep(std::time::Duration::from_millis(1));
         assert!((0..10_000).any(|_| is_closed() || {

@@ -43,7 +43,7 @@ const SO_PEERPIDFD: i32 = 77;
 
 const FLAGS: SocketFlags = SocketFlags::CLOEXEC.union(SocketFlags::NONBLOCK);
 
-/// Who connected, or who listens; as this process's namespaces know them.
+/// The process that connected, or that listens; as this process's namespaces know it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Credentials {
     /// Process id; 0 if it lies in another process-id namespace.
@@ -54,20 +54,20 @@ pub struct Credentials {
     pub gid: u32,
 }
 
-/// What [`recv`] got.
+/// The message that [`recv`] got.
 #[derive(Debug)]
 pub struct RecvMsg {
     /// Bytes written to the buffer. 0 means the peer closed, or sent an empty message.
     pub len: usize,
     /// The descriptors that came along, all closed on exec; of memory and processes alone.
     pub fds: Vec<OwnedFd>,
-    /// Whether bytes or descriptors were cut off for want of room.
+    /// True if bytes or descriptors were cut off for want of room.
     pub truncated: bool,
-    /// Whether descriptors of other kinds came along, which were put away.
+    /// True if descriptors of other kinds came along, which were put away.
     pub foreign: bool,
 }
 
-/// What [`drain`] found.
+/// The messages that [`drain`] found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Drained {
     /// The peer rang, once or more.
@@ -83,8 +83,8 @@ pub enum Drained {
 /// the umask.
 ///
 /// # Errors
-/// `EADDRINUSE` if the path exists, and what `socket`, `bind` and `listen` say otherwise; what a
-/// filter says of `accept4`, without which nobody would be answered.
+/// `EADDRINUSE` if the path exists, and else the errors of `socket`, `bind` and `listen`; the error
+/// of a filter for `accept4`, without which nobody would be answered.
 pub fn bind_listen(path: &Path, backlog: u32) -> Result<Socket, Failed> {
     let socket = unconnected().map_err(Failed::of("socket"))?;
     may_accept(&socket)?;
@@ -95,11 +95,11 @@ pub fn bind_listen(path: &Path, backlog: u32) -> Result<Socket, Failed> {
     Ok(socket)
 }
 
-/// Whether a filter lets callers be answered: asked of a socket that does not listen yet, so that
-/// none is there to be answered.
+/// Checks that no filter keeps callers from being answered: asked of a socket that does not listen
+/// yet, so that none is there to be answered.
 ///
 /// # Errors
-/// What a filter says.
+/// The error of a filter.
 pub(crate) fn may_accept(socket: impl AsFd) -> Result<(), Failed> {
     match net::accept_with(socket, FLAGS) {
         Err(errno) if may_be_denied(errno) => Err(Failed { call: "accept4", errno }),
@@ -108,10 +108,10 @@ pub(crate) fn may_accept(socket: impl AsFd) -> Result<(), Failed> {
 }
 
 /// A socket that is not connected yet, for [`dial`]. Children that this process forks do not get
-/// it, nor what it [listens](bind_listen) at or [accepts](accept).
+/// it, nor sockets that it [listens](bind_listen) at or [accepts](accept).
 ///
 /// # Errors
-/// `EMFILE`, `ENFILE`, `ENOMEM`, or what a filter says.
+/// `EMFILE`, `ENFILE`, `ENOMEM`, or the error of a filter.
 pub fn unconnected() -> io::Result<Socket> {
     let socket = net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, FLAGS, None)?;
     keep_from_children(&socket);
@@ -145,8 +145,8 @@ pub fn connect(path: &Path) -> io::Result<Socket> {
     Ok(socket)
 }
 
-/// Whether a socket of some process is bound to the socket file at `path`, without disturbing
-/// that process. A file whose owner is gone, or that is no socket, is not.
+/// Returns whether a socket of some process is bound to the socket file at `path`, without
+/// disturbing that process. A file whose owner is gone, or that is no socket, is not bound.
 ///
 /// # Errors
 /// `ENOENT` if there is no such file, `EACCES` if this user may not know.
@@ -161,9 +161,9 @@ pub fn is_bound(path: &Path) -> io::Result<bool> {
     }
 }
 
-/// Whether the process that listens, or listened, at the other end of a connected socket has ended.
-/// Its children may have copies of the socket that it listened with: then there is a connection, and
-/// nobody to answer. `false` where that cannot be known.
+/// Returns whether the process that listens, or listened, at the other end of a connected socket
+/// has ended. Its children may have copies of the socket that it listened with: then there is a
+/// connection, and nobody to answer. `false` where that cannot be known.
 pub fn is_orphaned(socket: impl AsFd) -> bool {
     let is = |error: &io::Error, errnos: &[i32]| {
         error.raw_os_error().is_some_and(|errno| errnos.contains(&errno))
@@ -246,15 +246,16 @@ pub fn send(socket: impl AsFd, bytes: &[u8], fds: &[BorrowedFd<'_>]) -> io::Resu
     }
 }
 
-/// Takes one message and at most `fds_max` (up to [`FDS_MAX`]) descriptors; more than that are
-/// closed and reported as truncated, as are bytes that `buf` has no room for. Descriptors that are of
-/// neither memory nor a process are never had, and closed by another thread: that may take long.
+/// Takes one message and at most `fds_max` (up to [`FDS_MAX`]) descriptors; further ones are closed
+/// and reported as truncated, as are bytes that `buf` has no room for. Descriptors that are of
+/// neither memory nor a process are never returned, but closed by another thread: that may take
+/// long.
 ///
 /// # Errors
 /// `EAGAIN` if nothing is waiting, `ECONNRESET` if the peer closed with messages unread.
 pub fn recv(socket: impl AsFd, buf: &mut [u8], fds_max: usize) -> io::Result<RecvMsg> {
     let fds_max = fds_max.min(FDS_MAX);
-    // For all that may come: what there is no room for the kernel closes, here and now.
+    // For all that may come: the kernel closes descriptors that there is no room for, here and now.
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(FDS_ALL))];
     let mut control = RecvAncillaryBuffer::new(&mut space);
     let flags = RecvFlags::CMSG_CLOEXEC | RecvFlags::DONTWAIT;
@@ -305,10 +306,10 @@ pub fn ring(socket: impl AsFd) -> io::Result<()> {
     }
 }
 
-/// Takes waiting messages, at most 64, and forgets what they say, and what came along.
+/// Takes waiting messages, at most 64, and forgets their bytes and descriptors.
 ///
 /// # Errors
-/// What `recvmsg(2)` said; a reset by the peer is [`Drained::Closed`].
+/// The error of `recvmsg(2)`; a reset by the peer is [`Drained::Closed`].
 pub fn drain(socket: impl AsFd) -> io::Result<Drained> {
     let mut found = Drained::Quiet;
     for _ in 0..DRAIN_MAX {
@@ -325,7 +326,7 @@ pub fn drain(socket: impl AsFd) -> io::Result<Drained> {
     Ok(found)
 }
 
-/// Who was at the other end when it connected or began to listen. See `SO_PEERCRED` in
+/// The process that was at the other end when it connected or began to listen. See `SO_PEERCRED` in
 /// `unix(7)`.
 ///
 /// # Errors

@@ -32,10 +32,10 @@ const FLAGS: SocketFlags = SocketFlags::CLOEXEC.union(SocketFlags::NONBLOCK);
 /// The most parts that [`send`] and [`recv`] take at a time. `IOV_MAX` is more.
 pub const PARTS_MAX: usize = 64;
 
-/// What [`recv`] found.
+/// The outcome of [`recv`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Received {
-    /// So many bytes.
+    /// The number of bytes.
     Bytes(usize),
     /// Nothing yet.
     Nothing,
@@ -47,12 +47,12 @@ fn family(address: &SocketAddr) -> AddressFamily {
     if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 }
 }
 
-/// Listens at `address`; port 0 is any that is free. At once again after a listener there has ended
-/// (`SO_REUSEADDR`).
+/// Listens at `address`; port 0 is any that is free. Possible at once after a listener there has
+/// ended (`SO_REUSEADDR`).
 ///
 /// # Errors
-/// `EADDRINUSE`, `EADDRNOTAVAIL`, `EACCES` for a port below 1024, and whatever else `bind(2)` says;
-/// what a filter says of `accept4`, without which nobody would be answered.
+/// `EADDRINUSE`, `EADDRNOTAVAIL`, `EACCES` for a port below 1024, and any other error of `bind(2)`;
+/// the error of a filter for `accept4`, without which nobody would be answered.
 pub fn listen(address: SocketAddr, backlog: u32) -> Result<OwnedFd, Failed> {
     listen_by(address, backlog, false)
 }
@@ -68,7 +68,7 @@ pub fn listen_alone(address: SocketAddr, backlog: u32) -> Result<OwnedFd, Failed
 fn listen_by(address: SocketAddr, backlog: u32, six_only: bool) -> Result<OwnedFd, Failed> {
     let socket = unconnected(&address)?;
     may_accept(&socket)?;
-    // Without it the port is free only minutes after the last listener there.
+    // Without it the port is free only minutes after the end of the last listener there.
     let _ = sockopt::set_socket_reuseaddr(&socket, true);
     if six_only {
         sockopt::set_ipv6_v6only(&socket, true).map_err(Failed::of("setsockopt"))?;
@@ -87,15 +87,15 @@ fn unconnected(to: &SocketAddr) -> Result<OwnedFd, Failed> {
     Ok(socket)
 }
 
-/// Where a socket is.
+/// The address of a socket.
 ///
 /// # Errors
-/// What `getsockname(2)` says.
+/// The error of `getsockname(2)`.
 pub fn local_address(socket: impl AsFd) -> io::Result<SocketAddr> {
     Ok(SocketAddr::try_from(net::getsockname(socket)?)?)
 }
 
-/// Where its peer is.
+/// The address of its peer.
 ///
 /// # Errors
 /// `ENOTCONN`, before it is connected or once the connection is broken.
@@ -114,7 +114,7 @@ pub fn accept(listener: impl AsFd) -> io::Result<Option<(OwnedFd, SocketAddr)>> 
                 keep_from_children(&socket);
                 return Ok(Some((socket, address.try_into()?)));
             }
-            // It has gone again.
+            // The caller has gone again.
             Ok((_, None)) | Err(Errno::INTR | Errno::CONNABORTED | Errno::PROTO) => {}
             Err(Errno::AGAIN) => return Ok(None),
             Err(errno) => return Err(errno.into()),
@@ -125,7 +125,7 @@ pub fn accept(listener: impl AsFd) -> io::Result<Option<(OwnedFd, SocketAddr)>> 
 /// Begins to connect. The socket can be written to once that has ended, well or not.
 ///
 /// # Errors
-/// `ENETUNREACH`, `EADDRNOTAVAIL`, `EMFILE`, and whatever else is known at once.
+/// `ENETUNREACH`, `EADDRNOTAVAIL`, `EMFILE`, and any other error that is known at once.
 pub fn connect(address: SocketAddr) -> Result<OwnedFd, Failed> {
     connect_after(address, |_| {})
 }
@@ -146,12 +146,12 @@ pub fn connect_after(
     }
 }
 
-/// Whether a connection that was begun is there: `false` while that is under way.
+/// Returns whether a connection that was begun is there: `false` while that is under way.
 ///
 /// # Errors
-/// Why there is none: `ECONNREFUSED`, `ETIMEDOUT`, `EHOSTUNREACH`, ...
+/// The reason why there is none: `ECONNREFUSED`, `ETIMEDOUT`, `EHOSTUNREACH`, ...
 pub fn is_connected(socket: impl AsFd) -> Result<bool, Failed> {
-    // To send nothing takes a connection, and tells why there is none, by calls that are needed
+    // A send of nothing takes a connection, and tells why there is none, by calls that are needed
     // anyway.
     let nothing = [Segment { ptr: std::ptr::null_mut(), len: 0 }];
     // SAFETY: of no bytes none is read.
@@ -164,19 +164,20 @@ pub fn is_connected(socket: impl AsFd) -> Result<bool, Failed> {
 }
 
 const CONNECT: &str = "connect";
-/// What sends where `sendto` is denied.
+/// The call that sends where `sendto` is denied.
 const SENDMSG: &str = "sendmsg";
 
 /// `TCP_RTO_MAX_MS` of `linux/tcp.h`, Linux 6.15.
 const TCP_RTO_MAX_MS: libc::c_int = 44;
 
-/// Has short messages go at once, and a peer that is not there any more noticed where nothing is on its way to it:
-/// asked after `silence` without a word, and given up when it does not answer for three times that. In whole
-/// seconds, at least 1. Where something is on its way, it is asked about as often where the kernel can do that, and
-/// [`signs::signs`] tells whether it answers.
+/// Has short messages go at once, and a peer that is gone noticed where nothing is on its way to
+/// it: the peer is probed after `silence` without a word, and given up when it does not answer for
+/// three times that. In whole seconds, at least 1. Where something is on its way, the peer is
+/// probed about as often where the kernel can do that, and [`signs::signs`] tells whether it
+/// answers.
 ///
 /// # Errors
-/// What `setsockopt(2)` says of the first option that is denied. The others are set, and the
+/// The error of `setsockopt(2)` for the first option that is denied. The others are set, and the
 /// connection can be used: short messages may wait for others then, and an end that is gone is
 /// noticed later or not at all.
 pub fn tune(socket: impl AsFd, silence: Duration) -> io::Result<()> {
@@ -197,12 +198,13 @@ pub fn tune(socket: impl AsFd, silence: Duration) -> io::Result<()> {
     Ok(all.into_iter().collect::<Result<(), Errno>>()?)
 }
 
-/// If both ends are on this host, has nothing held back for a network that is not there: one way to control
-/// congestion (`bbr`) sends at a pace, which it guesses too low wherever who sends waits now and then. Any process
-/// may choose `reno`. See `tcp(7)`, `TCP_CONGESTION`. Whether they are, by their addresses.
+/// If both ends are on this host, has nothing held back for a network that is not there: one way to
+/// control congestion (`bbr`) sends at a pace, which it guesses too low wherever the sender waits
+/// now and then. Any process may choose `reno`. See `tcp(7)`, `TCP_CONGESTION`. Returns whether
+/// both are, by their addresses.
 ///
 /// # Errors
-/// What `setsockopt(2)` says, or `getpeername(2)`.
+/// The error of `setsockopt(2)`, or of `getpeername(2)`.
 pub fn hurry_within_host(socket: impl AsFd) -> io::Result<bool> {
     let ip = |address| SocketAddr::try_from(address).map(|address| address.ip()).ok();
     let here = ip(net::getsockname(&socket)?);
@@ -214,7 +216,7 @@ pub fn hurry_within_host(socket: impl AsFd) -> io::Result<bool> {
     Ok(is_within)
 }
 
-/// Says that nothing more will be sent. What was sent still arrives.
+/// Says that nothing more will be sent. Bytes that were sent still arrive.
 ///
 /// # Errors
 /// `ENOTCONN` if the connection is broken.
@@ -222,12 +224,12 @@ pub fn end(socket: impl AsFd) -> io::Result<()> {
     Ok(net::shutdown(socket, net::Shutdown::Write)?)
 }
 
-/// How often [`discard`] looks for more.
+/// Times that [`discard`] looks for more.
 const LOOKS: usize = 16;
 
-/// Throws away what has come and was not received. Who closes a connection with something unread resets it,
-/// and what was sent and has not arrived is lost. Nothing is copied (`MSG_TRUNC`); what comes after this, or
-/// without end, stays.
+/// Throws away bytes that have come and were not received. To close a connection with something
+/// unread resets it, and bytes that were sent and have not arrived are lost. Nothing is copied
+/// (`MSG_TRUNC`); bytes that come after this, or without end, stay.
 pub fn discard(socket: impl AsFd) {
     let socket = socket.as_fd().as_raw_fd();
     let flags = libc::MSG_TRUNC | libc::MSG_DONTWAIT;
@@ -240,18 +242,18 @@ pub fn discard(socket: impl AsFd) {
     }
 }
 
-/// Breaks a connection off: what was sent and has not arrived is thrown away, and the peer is told that there
-/// is no connection. The socket stays.
+/// Breaks a connection off: bytes that were sent and have not arrived are thrown away, and the peer
+/// is told that there is no connection. The socket stays.
 ///
 /// # Errors
-/// What `connect(2)` says of an address of no family.
+/// The error of `connect(2)` for an address of no family.
 pub fn sever(socket: impl AsFd) -> io::Result<()> {
     Ok(net::connect_unspec(socket)?)
 }
 
-/// Sends what is in these parts, one behind the other, as far as there is room: how many bytes, 0 if
-/// there is none. The kernel has copied them when this returns. At most [`PARTS_MAX`] parts. `more` follows at
-/// once: a packet that is not full may wait for it (`MSG_MORE`).
+/// Sends the bytes in these parts, one behind the other, as far as there is room: returns how many
+/// bytes, 0 if there is none. The kernel has copied them when this returns. At most [`PARTS_MAX`]
+/// parts. `more` follows at once: a packet that is not full may wait for it (`MSG_MORE`).
 ///
 /// # Errors
 /// `EPIPE`, `ECONNRESET`, `ETIMEDOUT`: the connection is broken.
@@ -286,19 +288,20 @@ unsafe fn raw_send(socket: RawFd, parts: &[Segment], more: libc::c_int) -> Resul
     match parts {
         [part] => one(part, flags).or_else(|errno| other_way(errno, all)),
         _ => all().or_else(|errno| {
-            // The rest goes with what is sent next.
+            // The rest goes with the next send.
             let first = parts.iter().find(|part| part.len > 0);
             other_way(errno, || first.map_or(Ok(0), |part| one(part, flags | libc::MSG_MORE)))
         }),
     }
 }
 
-/// What `other` does, if a call was denied.
+/// The result of `other`, if a call was denied.
 fn other_way(errno: Errno, other: impl FnOnce() -> Result<usize, Errno>) -> Result<usize, Errno> {
     if may_be_denied(errno) { other() } else { Err(errno) }
 }
 
-/// Puts what has come into these parts, one after the other. At most [`PARTS_MAX`], and not all empty.
+/// Puts bytes that have come into these parts, one after the other. At most [`PARTS_MAX`], and not
+/// all empty.
 ///
 /// # Errors
 /// `ECONNRESET`, `ETIMEDOUT`: the connection is broken.
@@ -316,7 +319,7 @@ pub unsafe fn recv(socket: impl AsFd, parts: &[Segment]) -> io::Result<Received>
     // SAFETY: the list is as long as it says, and its parts can be written, by contract.
     let mut all =
         || restarted(|| unsafe { libc::recvmsg(socket, &raw mut message, libc::MSG_DONTWAIT) });
-    // Either does where a filter denies the other.
+    // Either call works where a filter denies the other.
     let done = match parts {
         [part] => one(part).or_else(|errno| other_way(errno, all)),
         _ => all().or_else(|errno| {

@@ -1,4 +1,4 @@
-//! How threads of the library are started: all of them by this.
+//! Starting of the library's threads: all of them by this.
 #![allow(unsafe_code)]
 // Invariant: the signal mask of the calling thread is changed only for as long as it starts another. The other
 // unsafe call is of a function that the C library is asked for by name, with the type that it has there.
@@ -10,14 +10,14 @@ use std::{
     thread::{Builder, JoinHandle, Scope, ScopedJoinHandle},
 };
 
-/// What the kernel keeps of a thread's name, bytes.
+/// Bytes of a thread's name that the kernel keeps.
 const NAME_BYTES_MAX: usize = 15;
 
 /// A kind of threads: their name and their stack.
 ///
-/// They block all signals, those that the processor raises included, so that what is sent to the process goes to the
-/// program's own threads, and no handler of the program's runs in the middle of what they do. Code of the program's
-/// that they call may unblock those that it needs.
+/// They block all signals, those that the processor raises included, so that signals sent to the
+/// process go to the program's own threads, and no handler of the program's runs in the middle of
+/// their work. Code of the program's that they call may unblock those that it needs.
 #[derive(Clone, Copy, Debug)]
 pub struct Kind {
     name: &'static str,
@@ -25,12 +25,12 @@ pub struct Kind {
 }
 
 impl Kind {
-    /// The stack of threads that call the program's code, bytes: handlers, callbacks, wakers. What the standard
-    /// library gives to a thread. Memory is taken by what is used of it.
+    /// The stack of threads that call the program's code, bytes: handlers, callbacks, wakers. The
+    /// standard library gives as much to a thread. Memory is taken by the part that is used.
     pub const STACK_OF_PROGRAMS: usize = 2 << 20;
 
-    /// Threads that `/proc/PID/task/TID/comm` shows as `name`, with as much stack for what they call. What the C
-    /// library takes off for thread-local variables comes on top.
+    /// Threads that `/proc/PID/task/TID/comm` shows as `name`, with as much stack for the calls
+    /// they make. The C library's share for thread-local variables comes on top.
     ///
     /// # Panics
     /// If the name is longer than the kernel keeps, or the stack is smaller than 64 KiB.
@@ -75,8 +75,9 @@ impl Kind {
     }
 }
 
-/// The signal mask of the calling thread, until this is dropped and it has the one before again. A thread inherits the
-/// mask of the one that starts it, so that not even its first instruction is interrupted.
+/// The signal mask of the calling thread: all are blocked until this is dropped, and it has the
+/// earlier mask again. A thread inherits the mask of the one that starts it, so that not even its
+/// first instruction is interrupted.
 struct Blocked(Option<libc::sigset_t>);
 
 impl Blocked {
@@ -102,8 +103,9 @@ impl Drop for Blocked {
     }
 }
 
-/// What the C library takes off each thread's stack, bytes: thread-local variables of the program and its libraries lie
-/// there, which may be more than all the stack that was asked for. 0 if it does not say, as others than glibc's.
+/// Bytes that the C library takes off each thread's stack: thread-local variables of the program
+/// and its libraries lie there, which may be more than all the stack that was asked for. 0 if it
+/// does not say, as others than glibc's.
 #[cfg(not(miri))]
 fn stack_taken() -> usize {
     type Least = unsafe extern "C" fn(*const libc::pthread_attr_t) -> libc::size_t;
@@ -150,7 +152,7 @@ mod tests {
         u64::from_str_radix(&status("SigBlk"), 16).unwrap()
     }
 
-    /// Of what can be blocked; the C library keeps two signals for itself.
+    /// Blocks all signals that can be blocked; the C library keeps two for itself.
     fn all() -> u64 {
         let kept = [libc::SIGKILL, libc::SIGSTOP, 32, 33];
         !kept.into_iter().fold(0, |bits, signal| bits | 1 << (signal - 1))

@@ -1,9 +1,10 @@
-//! 24 MiB that one endpoint gives another in parts, in turns, the order by chance: brought into a row as the costs
-//! say, by mapping alone, and by copying alone; and the same between two endpoints, beside a receive that copies, and
-//! beside a send of the same parts.
+//! 24 MiB that one endpoint gives another in parts, in turns, the order by chance: brought into a
+//! row as the costs say, by mapping alone, and by copying alone; and the same between two
+//! endpoints, beside a receive that copies, and beside a send of the same parts.
 //!
-//! What is told: the median of what it took until all of it was read and given back, and over the turns of what the
-//! better one of mapping and copying took beside what was chosen. All is read each time, and now and then compared.
+//! The output: the median of the time until all of it was read and given back, and over the turns
+//! the time of the better one of mapping and copying beside that of the choice. All is read each
+//! time, and now and then compared.
 
 use std::{
     hint::black_box,
@@ -40,7 +41,7 @@ fn sum(bytes: &[u8]) -> u64 {
     black_box(words.fold(0, u64::wrapping_add))
 }
 
-/// The parts' numbers, in an order by chance: what each is filled with.
+/// The parts' numbers, in a random order: each is filled with its number.
 fn shuffled(count: usize) -> Vec<u64> {
     let mut numbers: Vec<u64> = (0..count as u64).collect();
     let mut state = 17u64;
@@ -51,7 +52,7 @@ fn shuffled(count: usize) -> Vec<u64> {
     numbers
 }
 
-/// `count` ways in an order by chance.
+/// `count` ways in a random order.
 fn order(count: usize, random: &mut u64) -> Vec<usize> {
     let mut ways: Vec<usize> = (0..count).collect();
     for at in (1..count).rev() {
@@ -61,8 +62,8 @@ fn order(count: usize, random: &mut u64) -> Vec<usize> {
     ways
 }
 
-/// A file of a peer's with a message in it, in huge pages if it can be had so and parts are long enough, as an arena
-/// has it; what its parts are filled with; and whether it is in huge pages.
+/// A peer's file with a message in it, in huge pages if possible and if parts are long enough, as
+/// an arena has it; the numbers in its parts; and true if it is in huge pages.
 fn memory(len: usize) -> (Arc<PeerMemory>, Vec<u64>, bool) {
     let file: OwnedFd = memfd::create_fixed("pinfold-bench", BYTES).expect("a file");
     for number in 0..(BYTES / len) as u64 {
@@ -124,7 +125,7 @@ fn rows(name: &str, folders: &[Folder; 3], len: usize) {
     println!("{:7} {said}", "");
 }
 
-/// What a sender is to do next; 0: nothing.
+/// The commands to a sender; 0: nothing.
 const GIVE: u64 = 1;
 const SEND: u64 = 2;
 const END: u64 = 3;
@@ -151,7 +152,8 @@ fn sender(
     }
 }
 
-/// Between two endpoints: looked at as the costs say, received as a copy, and sent and received plainly.
+/// Between two endpoints: looked at as the costs say, received as a copy, and sent and received
+/// plainly.
 fn endpoints(name: &str, len: usize) {
     let address = format!("local:given-{}-{len}", std::process::id());
     let a = Endpoint::listen(&address).expect("to listen");
@@ -193,7 +195,7 @@ fn endpoints(name: &str, len: usize) {
                 next.store(if which == 2 { SEND } else { GIVE }, Ordering::Release);
                 if which == 0 {
                     let view = b.recv_view(from_a, 1).expect("a view");
-                    // SAFETY: nobody writes it.
+                    // SAFETY: nothing writes it.
                     #[allow(unsafe_code)]
                     let bytes = unsafe { view.as_slice() }.expect("its bytes");
                     assert_eq!(sum(bytes), expected, "another message");

@@ -1,9 +1,11 @@
-//! Messages as endpoints keep them: they come to pages of a pool that has holes, are handed out in a row, read
-//! and dropped. As the costs say, copied, and moved whatever the costs, in turns, the order by chance.
+//! Messages as endpoints keep them: they come to pages of a pool that has holes, are handed out in
+//! a row, read and dropped. As the costs say, copied, and moved at any cost, in turns, in a random
+//! order.
 //!
-//! What is told: the median of each, to hand out, read and drop; the median over the turns of what the better
-//! one of copying and moving took beside what was chosen; and how much faster than a copy that is with what it
-//! takes to write the message before, since pages may have to come back, and the caches hold other things.
+//! The output: the median of each, to hand out, read and drop; the median over the turns of the
+//! better one of copying and moving beside the choice; and its gain over a copy if the time to
+//! write the message before is included, since pages may have to come back, and the caches hold
+//! other things.
 
 use std::{hint::black_box, time::Instant};
 
@@ -19,7 +21,8 @@ use super::{median, us};
 const TURNS: usize = 61;
 const POOL_PAGES: u32 = 16 * HUGE_PAGES;
 
-/// A pool in which the next message of as many pages lies in pieces of these lengths, and what is held for that.
+/// A pool in which the next message of as many pages lies in pieces of these lengths, and the
+/// messages held for that.
 fn holes(folder: &Folder, pieces: &[u32]) -> (Pool<AnonPages>, Vec<Filled<AnonPages>>) {
     let memory = folder.pages(POOL_PAGES).expect("memory");
     memory.inherit().expect("memory");
@@ -40,7 +43,8 @@ fn holes(folder: &Folder, pieces: &[u32]) -> (Pool<AnonPages>, Vec<Filled<AnonPa
     (pool, walls)
 }
 
-/// What one turn took: to write the message, and to hand it out, read it and drop it; and what was done.
+/// The times of one turn: to write the message, and to hand it out, read it and drop it; and the
+/// way it went.
 fn turn(folder: &Folder, pool: &Pool<AnonPages>, source: &[u8]) -> (f64, f64, String) {
     let start = Instant::now();
     let mut filling = pool.take(Owner(0), source.len() as u64).expect("free pages");
@@ -59,7 +63,7 @@ fn turn(folder: &Folder, pool: &Pool<AnonPages>, source: &[u8]) -> (f64, f64, St
     (written, took, said.to_string())
 }
 
-/// Those that take turns: by costs, copying, and moving.
+/// Compares, in turns: by costs, copying, and moving.
 fn compare(folders: &[Folder; 3], pieces: &[u32]) {
     let pages: u32 = pieces.iter().sum();
     let mut source: Vec<u8> = (0..pages as usize * PAGE_BYTES).map(|at| (at % 251) as u8).collect();

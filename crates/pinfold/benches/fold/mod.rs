@@ -1,10 +1,9 @@
 //! Messages of 24 MB in pieces that do not lie in order, folded and copied in turns.
 //!
-//! `memcpy` goes to memory that is there already, a call for each piece; to
-//! learn where the pieces lie is part of both. Each message is checked where
-//! it arrived, by both, outside of the times. What is told is the median of each, and of the ratio of
-//! each pair. Right after `memcpy` the caches hold the message and nothing of the kernel's; *in a row* means
-//! after another fold.
+//! `memcpy` goes to memory that is there already, a call for each piece; to learn where the pieces
+//! lie is part of both. Each message is checked where it arrived, by both, outside of the times.
+//! The output is the median of each, and of the ratio of each pair. Right after `memcpy` the caches
+//! hold the message and nothing of the kernel's; *in a row* means after another fold.
 
 mod given;
 mod kept;
@@ -20,7 +19,7 @@ use pinfold::reassembly::{
 const BYTES: usize = 24 << 20;
 const TURNS: usize = 41;
 
-/// A message in pieces of `len` bytes, and the pieces' numbers: what each is filled with.
+/// A message in pieces of `len` bytes, and the pieces' numbers: each is filled with its number.
 fn message<P: Pages>(pool: &Pool<P>, len: usize) -> (Vec<Filled<P>>, Vec<u64>) {
     let count = BYTES / len;
     let mut parts: Vec<_> = (0..count as u64)
@@ -78,7 +77,8 @@ where
         let mut at = 0;
         for piece in &told {
             let from: *const u8 = std::ptr::with_exposed_provenance(piece.at as usize);
-            // SAFETY: the piece is the message's, which is not used meanwhile, and there is room for it.
+            // SAFETY: the piece is the message's, which is not used meanwhile, and there is room
+            // for it.
             #[allow(unsafe_code)]
             unsafe {
                 from.copy_to_nonoverlapping(to.as_mut_ptr().add(at), piece.len as usize);

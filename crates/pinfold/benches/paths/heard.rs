@@ -1,4 +1,4 @@
-//! What the library's learner is told: its events of tracing.
+//! The samples of the library's learner: its events of tracing.
 
 use std::{
     mem,
@@ -13,19 +13,19 @@ use tracing::{
 
 static HEARD: Mutex<Vec<Told>> = Mutex::new(Vec::new());
 
-/// Listens from now on.
+/// Starts to listen.
 pub fn begin() {
     let _ = tracing::subscriber::set_global_default(Listener);
 }
 
-/// What a message took by a path, as the learner was told.
+/// The time of a message by a path, as the learner was told.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Told {
     pub path: usize,
     pub ns: u64,
 }
 
-/// What it was told since the last call.
+/// The samples since the last call.
 pub fn take() -> Vec<Told> {
     mem::take(&mut HEARD.lock().unwrap_or_else(PoisonError::into_inner))
 }

@@ -7,14 +7,14 @@ use pinfold::{Arena, ArenaBuf, Endpoint, Path, PathSet, PeerId};
 use super::{Pattern, Result, Scenario};
 
 const TAG: u64 = 1;
-/// Of what is said between turns.
+/// The tag of messages between turns.
 const SAID: u64 = 2;
 /// Round trips of a few bytes by which the distance of the two processors is known.
 const HOPS: u32 = 50;
 const GO_ON: [u8; 1] = [1];
 const END: [u8; 1] = [0];
 
-/// Where messages lie.
+/// The place of messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Memory {
     /// Ordinary memory.
@@ -54,10 +54,10 @@ impl Place {
     }
 }
 
-/// One that waits for the other side.
+/// A side that waits for the other.
 pub struct Listening(Endpoint);
 
-/// One side of it.
+/// One side of a pair.
 pub struct Pair {
     endpoint: Endpoint,
     peer: PeerId,
@@ -71,12 +71,12 @@ fn set(paths: &[Path]) -> PathSet {
 }
 
 impl Listening {
-    /// At that address, with these long paths.
+    /// Listens at `address`, with these long paths.
     pub fn at(address: &str, paths: &[Path]) -> Result<Listening> {
         Ok(Listening(Endpoint::builder().paths(set(paths)).listen(address).build()?))
     }
 
-    /// The other side has come.
+    /// Accepts the other side.
     pub fn accept(self) -> Result<Pair> {
         let peer = self.0.accept()?;
         Pair::over(self.0, peer)
@@ -84,7 +84,7 @@ impl Listening {
 }
 
 impl Pair {
-    /// The side that calls.
+    /// Connects to the other side.
     pub fn connect(address: &str, paths: &[Path]) -> Result<Pair> {
         let endpoint = Endpoint::builder().paths(set(paths)).build()?;
         let peer = endpoint.connect(address)?;
@@ -107,7 +107,7 @@ impl Pair {
         Ok(())
     }
 
-    /// Asks for a turn. What a hop to the other side takes, ns.
+    /// Asks for a turn. Returns the time of a hop to the other side, ns.
     pub fn ask(&mut self) -> Result<u64> {
         let begun = Instant::now();
         for _ in 0..HOPS {
@@ -123,7 +123,7 @@ impl Pair {
         Ok(())
     }
 
-    /// Whether there is another turn.
+    /// Returns whether there is another turn.
     pub fn is_asked(&mut self) -> Result<bool> {
         for _ in 0..HOPS {
             let mut said = END;
@@ -136,7 +136,7 @@ impl Pair {
         Ok(true)
     }
 
-    /// A turn of the side that measures: what a message took, ns.
+    /// A turn of the side that measures; returns the time of a message, ns.
     pub fn turn(&mut self, pattern: Pattern) -> Result<u64> {
         let count = self.out.len() as u64;
         self.endpoint.send(self.peer, SAID, &GO_ON)?;
@@ -165,7 +165,7 @@ impl Pair {
         Ok(ns)
     }
 
-    /// The same of the other side.
+    /// A turn of the other side.
     pub fn answer(&mut self, pattern: Pattern) -> Result<()> {
         self.endpoint.recv_into(self.peer, SAID, &mut [0])?;
         self.endpoint.send(self.peer, SAID, &GO_ON)?;
@@ -226,7 +226,7 @@ impl Pair {
         Ok(())
     }
 
-    /// What came is what was sent, by the first and the last byte of each; forgets it.
+    /// Checks the first and the last byte of each received message, and clears them.
     fn check(&mut self, came: bool) -> Result<()> {
         if !came {
             return Ok(());

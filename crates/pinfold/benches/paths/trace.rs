@@ -1,17 +1,17 @@
-//! The turns of a scenario, and what they tell.
+//! The turns of a scenario, and their summary.
 
 use std::fmt::Write;
 
 use super::{PAIRS, heard::Told};
 
-/// Turns that are written, and how much of what the learner was told in each.
+/// Turns that are written, and the most samples of the learner in each.
 const WRITTEN: usize = 120;
 const TOLD: usize = 4;
 
-/// What one turn of each pair took.
+/// The times of one turn of each pair.
 pub struct Turn {
     hop_ns: u64,
-    /// Of each pair: what a message took, and what the learner was told of messages, ns.
+    /// For each pair: the time of a message, and the learner's samples, ns.
     pairs: Vec<(u64, Vec<Told>)>,
 }
 
@@ -25,7 +25,7 @@ impl Turn {
     }
 }
 
-/// All of them.
+/// All turns of a scenario.
 #[derive(Default)]
 pub struct Trace(Vec<Turn>);
 
@@ -38,7 +38,7 @@ impl Trace {
         self.0.len()
     }
 
-    /// Of the columns of [`Trace::summary`].
+    /// The heading of the columns of [`Trace::summary`].
     pub fn heading() -> String {
         let mut text = String::from("hop ns  turns");
         for (path, _) in PAIRS {
@@ -68,8 +68,8 @@ impl Trace {
         text
     }
 
-    /// A line for each of the first turns: the hop, then for each of the `paths` what a message
-    /// took and what was told of the first ones.
+    /// A line for each of the first turns: the hop, then for each of the `paths` the time of a
+    /// message and the first samples.
     pub fn text(&self, paths: &[&str]) -> String {
         let mut text = String::new();
         for turn in self.0.iter().take(WRITTEN) {

@@ -1,8 +1,8 @@
-//! What `munmap` takes: where nothing watches in this process, of memory that is not watched while other memory
-//! is, and of memory that is pinned and watched.
+//! The time of `munmap`: where nothing watches in this process, of memory that is not watched while
+//! other memory is, and of memory that is pinned and watched.
 //!
-//! The three take turns. Memory is written before it is pinned, and each turn has memory of its own. What is told
-//! is the median of each, and of the differences within a turn.
+//! The three take turns. Memory is written before it is pinned, and each turn has memory of its
+//! own. The median of each is printed, and of the differences within a turn.
 
 use std::time::Instant;
 
@@ -57,7 +57,7 @@ fn memory(len: usize) -> Pages {
 /// Memory that is pinned and watched, and used by no transfer any more.
 fn pinned(own: &OwnMemory, len: usize) -> Pages {
     let pages = memory(len);
-    // What was unmapped before may still be under way: then this is pinned for a transfer alone.
+    // An earlier unmapping may still be under way: then this is pinned for a transfer alone.
     for _ in 0..1000 {
         let hold = own.begin(pages.addr() as u64, len as u64).expect("it is within the budget");
         let kept = hold.kept();
@@ -69,7 +69,7 @@ fn pinned(own: &OwnMemory, len: usize) -> Pages {
     panic!("it is never kept");
 }
 
-/// What it takes to unmap it.
+/// The time to unmap it.
 fn us(pages: Pages) -> f64 {
     let start = Instant::now();
     drop(pages);

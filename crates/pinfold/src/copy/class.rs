@@ -1,8 +1,8 @@
-//! How far apart two cores were while something was measured. No I/O.
+//! The distance between two cores during a measurement. No I/O.
 //!
-//! A virtual machine's cores move. Whatever is bound by cache coherence takes three to five
-//! times longer when they are far apart, so every timed run is bracketed by a probe of the
-//! cache-line hop, and only runs of the same class are compared.
+//! A virtual machine's cores move. A run that is bound by cache coherence takes three to five times
+//! longer when they are far apart, so every timed run is bracketed by a probe of the cache-line
+//! hop, and only runs of the same class are compared.
 
 use std::fmt;
 

@@ -1,7 +1,7 @@
 #![allow(unsafe_code)]
 //! Copies that the library makes for one purpose: a handler and the site that learns about them.
 //!
-//! **Invariant.** None but the handler's: what is copied is what the caller named.
+//! **Invariant.** None but the handler's: exactly the caller's bytes are copied.
 
 use std::sync::Arc;
 
@@ -10,10 +10,10 @@ use super::{
     planned::copy_short, table::Copies,
 };
 
-/// Shorter copies go in line, by the C library: to choose would take a good part of what they take.
+/// Shorter copies go in line, by the C library: to choose would take a good part of their time.
 pub(crate) const BULK: usize = TRY_MIN;
 
-/// Where copies of one kind are made.
+/// The place where copies of one kind are made.
 pub(crate) struct Copier {
     handler: Handler<InForce>,
     site: Site,
@@ -30,7 +30,7 @@ impl Copier {
         Copier { handler, site: Site::new(), hints, kind }
     }
 
-    /// The same, but it hears what the reader needed, by [`Copier::learn`].
+    /// The same, but [`Copier::learn`] tells it the time that the reader needed.
     pub(crate) fn hearing(reader: Reader, tally: &Arc<Tally>) -> Copier {
         let mut copier = Copier::new(reader, tally);
         copier.hints.hears_reader = true;
@@ -49,7 +49,7 @@ impl Copier {
         }
     }
 
-    /// The same. What there is to learn from it, if anything.
+    /// The same. Returns the times to learn from, if any.
     ///
     /// # Safety
     /// As for [`Copier::copy`].
@@ -100,12 +100,12 @@ impl Copier {
         }
     }
 
-    /// What copies of `len` bytes use at present.
+    /// The algorithm that copies of `len` bytes use at present.
     pub(crate) fn using(&self, len: usize) -> Option<Algorithm> {
         self.site.using(len)
     }
 
-    /// Whether no other algorithm than the one in use is just tried for copies of `len` bytes.
+    /// Returns whether copies of `len` bytes try no other algorithm just now than the one in use.
     pub(crate) fn is_settled(&self, len: usize) -> bool {
         self.site.is_settled(len)
     }

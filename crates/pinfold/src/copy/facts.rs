@@ -1,8 +1,8 @@
-//! What the choice of an algorithm depends on, beside the size.
+//! The facts that the choice of an algorithm depends on, beside the size.
 
 use super::class::Class;
 
-/// Who reads the destination of a copy next.
+/// The next reader of a copy's destination.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum Reader {
@@ -18,7 +18,7 @@ pub enum Reader {
     FarCore,
     /// A device, out of memory.
     Device,
-    /// Nobody before it has left the caches anyway.
+    /// No reader before it has left the caches anyway.
     Nobody,
 }
 
@@ -42,22 +42,22 @@ impl Reader {
         }
     }
 
-    /// Whether it is another core, at whatever distance.
+    /// True if it is another core, at any distance.
     pub const fn is_other_core(self) -> bool {
         matches!(self, Reader::OtherCore | Reader::NearCore | Reader::FarCore)
     }
 }
 
-/// Where a block is before a copy.
+/// The place of a block before a copy.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum CacheState {
-    /// Nobody has said, or looked.
+    /// It is not known: the caller has not said it, and has not looked.
     #[default]
     Unknown,
     /// In this core's caches, or the one it shares with others.
     Cached,
-    /// The same, and it is known that what is in memory is older: this core wrote it.
+    /// The same, and it is known that memory has an older version: this core wrote it.
     Dirty,
     /// The same, and it is known that memory has the same: it was only read.
     Clean,
@@ -75,7 +75,7 @@ impl CacheState {
         CacheState::Uncached,
     ];
 
-    /// Those that make a difference for a source, which is only read.
+    /// The states that make a difference for a source, which is only read.
     pub const OF_SOURCES: [CacheState; 3] =
         [CacheState::Unknown, CacheState::Cached, CacheState::Uncached];
 }

@@ -2,8 +2,9 @@
 //!
 //! With the environment variable `PINFOLD_COPY` set to the name of an algorithm (`libc`,
 //! `avx2+streaming`), that one is used for everything of 2 KiB or more (by
-//! [`copy_as_planned`](super::copy_as_planned) wherever that has a choice). Without it, the table is used that was measured on this
-//! machine and kept; without that, rules that hold on most machines.
+//! [`copy_as_planned`](super::copy_as_planned) wherever that has a choice). Without it, the table
+//! is used that was measured on this machine and kept; without that, rules that hold on most
+//! machines.
 
 use std::{
     env,
@@ -57,9 +58,9 @@ impl fmt::Display for TooLate {
 
 impl std::error::Error for TooLate {}
 
-/// The plan of this process, which names nothing that the processor lacks. The first call reads a file,
-/// which takes some 100 µs; later ones cost a load. Where the file cannot be read just now, rules that hold on most
-/// machines are used meanwhile.
+/// The plan of this process, which names nothing that the processor lacks. The first call reads a
+/// file, which takes some 100 µs; later ones cost a load. If the file cannot be read just now,
+/// rules that hold on most machines are used meanwhile.
 pub fn plan() -> &'static Plan {
     static REST: Mutex<Backoff> = Mutex::new(Backoff::new());
     known_or(&PLAN, &REST, || {
@@ -73,8 +74,8 @@ fn wish() -> Option<OsString> {
     env::var_os("PINFOLD_COPY")
 }
 
-/// What is known, or what `find` finds, which is known from then on. What fails for want of a descriptor or memory is
-/// tried again later.
+/// The known plan, or the one that `find` finds, which is known from then on. A search that fails
+/// for want of a descriptor or memory is tried again later.
 fn known_or(
     known: &'static OnceLock<Plan>,
     rest: &Mutex<Backoff>,
@@ -107,7 +108,7 @@ pub(super) fn plan_if_any() -> Option<&'static Plan> {
     PLAN.get()
 }
 
-/// What the plan of this process says of a block that is to be copied ([`Plan::pick`]). Where there is no
+/// The algorithm by the plan of this process to copy a block ([`Plan::pick`]). If there is no
 /// choice the plan is not even looked for.
 #[inline]
 pub(crate) fn pick(block: &Block) -> Algorithm {
@@ -120,7 +121,7 @@ pub(crate) fn pick_zero(block: &Block) -> Algorithm {
     if block.is_short() { Algorithm::LIBC } else { plan().pick_zero(block) }
 }
 
-/// The plan that takes effect where `wish` is in the environment and the tuned table in `file`.
+/// The plan that takes effect if `wish` is in the environment and the tuned table in `file`.
 ///
 /// # Errors
 /// The file cannot be read just now, for want of a descriptor or memory.
@@ -145,7 +146,7 @@ fn decide(
     Ok(plan)
 }
 
-/// The plan where there is no file.
+/// The plan if there is no file.
 fn by_default(
     named: Option<Algorithm>,
     machine: &Machine,
@@ -224,7 +225,7 @@ mod tests {
         assert_eq!(run(None), (origin.clone(), both("rep")));
         let word = "word".parse().unwrap();
         assert_eq!(run(Some("word")), (Origin::Variable(word), both("word")));
-        // What is no name changes nothing.
+        // A word that names no algorithm changes nothing.
         for nonsense in ["", "mmx", "Word", "avx2 ", "libc+streaming"] {
             assert_eq!(run(Some(nonsense)), (origin.clone(), both("rep")), "{nonsense:?}");
         }

@@ -1,4 +1,4 @@
-//! Which algorithm made the largest of several copies.
+//! The algorithm that made the largest of several copies.
 
 use super::Algorithm;
 
@@ -11,22 +11,22 @@ pub(crate) struct Largest {
 }
 
 impl Largest {
-    /// Of none, or of short ones, which are the C library's.
+    /// The value for no copy, or for short ones, which are the C library's.
     pub(crate) const NONE: Largest = Largest { id: Algorithm::LIBC.id(), log: 0 };
 
-    /// Of one copy, of at least a byte.
+    /// The value for one copy, of at least a byte.
     #[inline]
     pub(crate) const fn of(algorithm: Algorithm, bytes: usize) -> Largest {
         Largest { id: algorithm.id(), log: (bytes | 1).ilog2() as u8 }
     }
 
-    /// Of these and those that came after.
+    /// The larger of this and a later one.
     #[inline]
     pub(crate) const fn and(self, later: Largest) -> Largest {
         if later.log > self.log { later } else { self }
     }
 
-    /// By what it was made.
+    /// The algorithm that made it.
     pub(crate) const fn algorithm(self) -> Algorithm {
         match Algorithm::from_id(self.id) {
             Some(algorithm) => algorithm,

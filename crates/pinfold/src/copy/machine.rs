@@ -1,4 +1,4 @@
-//! Which machine this is, as far as copying depends on it.
+//! The properties of this machine that copying depends on.
 
 use std::{env, io, path::Path};
 
@@ -6,20 +6,20 @@ use serde::{Deserialize, Serialize};
 
 use crate::persisted;
 
-/// Where no cache is known: what most cores have a share of.
+/// The size of the last cache if none is known: most cores have a share of so much.
 const LAST_CACHE_BYTES: usize = 8 << 20;
 
-/// Who made the processor, as far as it says what suits one that nobody has measured.
+/// The processor's maker, as a hint to the algorithms that suit a processor that was not measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Maker {
     /// Intel.
     Intel,
-    /// AMD, or anybody else.
+    /// AMD, or any other maker.
     Other,
 }
 
 impl Maker {
-    /// Of this processor.
+    /// The maker of this processor.
     pub fn this() -> Maker {
         match pinfold_sys::cpu::identify::vendor().as_deref() {
             Some("GenuineIntel") => Maker::Intel,
@@ -28,7 +28,8 @@ impl Maker {
     }
 }
 
-/// What a tuned table holds for: another processor, kernel or virtual machine wants another one.
+/// The machine that a tuned table holds for: another processor, kernel or virtual machine wants
+/// another one.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Machine {
@@ -36,15 +37,15 @@ pub struct Machine {
     pub processor: String,
     /// The kernel's release. Empty if it does not say.
     pub kernel: String,
-    /// What the processor can do, of what matters for moving bytes: as in `/proc/cpuinfo`.
+    /// The processor's features that matter for moving bytes: as in `/proc/cpuinfo`.
     pub features: Vec<String>,
     /// The data caches of one core, nearest first, bytes. Empty where the kernel does not say.
     pub caches_bytes: Vec<usize>,
 }
 
 impl Machine {
-    /// This one; of which nothing but what the processor itself says is known where the kernel cannot be asked. Some
-    /// 100 µs.
+    /// This one; if the kernel cannot be asked, with only the properties that the processor itself
+    /// reports. Some 100 µs.
     pub fn this() -> Machine {
         Machine::now().unwrap_or_else(|_| Machine {
             processor: env::consts::ARCH.to_owned(),
@@ -81,7 +82,7 @@ fn features() -> Vec<String> {
 /// documentation).
 ///
 /// # Errors
-/// Those of [`persisted::beginning`].
+/// The errors of [`persisted::beginning`].
 fn caches_in(dir: &Path) -> io::Result<Vec<usize>> {
     let mut caches = Vec::new();
     for index in 0.. {

@@ -1,14 +1,14 @@
-//! Copying and zeroing blocks of memory, each by the algorithm that suits where its source and
-//! destination are cached, its size, and who reads next.
+//! Copying and zeroing blocks of memory, each by the algorithm that suits the places where its
+//! source and destination are cached, its size, and its next reader.
 //!
 //! After Calhoun, *Characterization of Block Memory Operations*: no one algorithm is best.
 //!
 //! - [`copy`], [`zero`], [`move_within`]: for slices; [`copy_pieces`]: many at once.
-//! - [`Handler`]: where bulk copies go through; asks a [`Site`], which learns what its copies take, and
-//!   else the plan. [`Sites`]: the callers of late.
-//! - [`plan()`]: the plan of this process; [`Plan::pick`] says which algorithm for which [`Block`].
-//! - [`table`]: what it looks into; [`tuned`]: kept for this [`Machine`]; [`tune()`]: measured.
-//! - [`probe()`]: whether a block is cached, where the processor's clock can tell.
+//! - [`Handler`]: all bulk copies go through it; asks a [`Site`], which learns the time of its
+//!   copies, and else the plan. [`Sites`]: the callers of late.
+//! - [`plan()`]: the plan of this process; [`Plan::pick`] chooses the algorithm for a [`Block`].
+//! - [`table`]: the table of a plan; [`tuned`]: kept for this [`Machine`]; [`tune()`]: measured.
+//! - [`probe()`]: tells whether a block is cached, if the processor's clock can tell.
 //! - [`engine`]: copies that go on while their callers do something else.
 
 pub mod class;

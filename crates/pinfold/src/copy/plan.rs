@@ -1,4 +1,4 @@
-//! Which algorithm for which block. No I/O.
+//! The choice of an algorithm for a block. No I/O.
 
 #[cfg(test)]
 mod tests;
@@ -13,25 +13,25 @@ use super::{
     tuned::Seen,
 };
 
-/// A block to be copied or zeroed, and what is known about it.
+/// A block to be copied or zeroed, and the facts known about it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Block {
     /// Its length, bytes.
     pub len: usize,
-    /// The address of the source. Of no account where there is none.
+    /// The address of the source. Ignored if there is none.
     pub from: usize,
     /// The address of the destination.
     pub to: usize,
-    /// Where the source is. Of no account where there is none.
+    /// The place of the source. Ignored if there is none.
     pub source: CacheState,
-    /// Where the destination is.
+    /// The place of the destination.
     pub destination: CacheState,
-    /// Who reads the destination next.
+    /// The next reader of the destination.
     pub reader: Reader,
 }
 
 impl Block {
-    /// Whether it is so short that the plan need not be asked, whatever it is.
+    /// Returns whether it is so short that the plan need not be asked, for any other facts.
     #[inline]
     pub(super) fn is_short(&self) -> bool {
         self.len < self.choice_min().min(TRY_MIN)
@@ -43,7 +43,7 @@ impl Block {
         choice_min(self.reader, self.destination)
     }
 
-    /// What its being copied is like.
+    /// The situation of its being copied.
     #[inline]
     fn copied(&self) -> Situation {
         Situation {
@@ -55,7 +55,7 @@ impl Block {
         }
     }
 
-    /// What its being zeroed is like.
+    /// The situation of its being zeroed.
     #[inline]
     fn zeroed(&self) -> Situation {
         Situation {
@@ -68,12 +68,12 @@ impl Block {
     }
 }
 
-/// The size from which on a site tries what may be better, bytes: what is learnt where a copy is made
-/// is worth more than what is known of all. A lane's pieces are as long. From here on an algorithm is
-/// also used that somebody named.
+/// The size from which on a site tries other algorithms that may be better, bytes: a site's own
+/// experience is worth more than the knowledge of all. A lane's pieces are as long. From here on an
+/// algorithm is also used that the user named.
 pub(super) const TRY_MIN: usize = 2 << 10;
 
-/// Where a plan comes from.
+/// The origin of a plan.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Origin {
     /// The environment variable `PINFOLD_COPY` names this algorithm for everything.
@@ -82,9 +82,9 @@ pub enum Origin {
     Tuned {
         /// In this file.
         file: PathBuf,
-        /// When, seconds since 1970.
+        /// The time of measuring, seconds since 1970.
         measured_s: u64,
-        /// How far away the other core was meanwhile.
+        /// The distances of the other core meanwhile.
         seen: Seen,
     },
     /// Rules that hold on most machines.
@@ -96,20 +96,20 @@ pub enum Origin {
 pub struct Plan {
     table: Table,
     origin: Origin,
-    /// Whether the processor can fetch a destination.
+    /// True if the processor can fetch a destination.
     fetches: bool,
 }
 
 impl Plan {
-    /// A plan over `table`, without what the processor lacks.
+    /// A plan over `table`, without the algorithms that the processor lacks.
     pub fn new(table: Table, origin: Origin, supported: impl Fn(Algorithm) -> bool) -> Plan {
         let fetches = supported(Algorithm::LIBC_FETCHED);
         Plan { table: table.fitted(supported), origin, fetches }
     }
 
-    /// The algorithm to copy `block` by: always one that the processor has. Up to 2 KiB, or below 64 B where lines
-    /// have to come from elsewhere ([`choice_min`]), or 2 KiB if somebody named one for everything, the C
-    /// library's. A nanosecond or two.
+    /// The algorithm to copy `block` by: always one that the processor has. Up to 2 KiB, or below
+    /// 64 B if lines have to come from elsewhere ([`choice_min`]), or 2 KiB if the user named one
+    /// for everything, the C library's. A nanosecond or two.
     #[inline]
     pub fn pick(&self, block: &Block) -> Algorithm {
         if self.is_short(block) {
@@ -119,8 +119,8 @@ impl Plan {
         }
     }
 
-    /// How short `copies` are made ([`Table::short`]). By the C library where somebody named an algorithm for
-    /// everything.
+    /// The limits for short `copies` ([`Table::short`]). All by the C library if the user named an
+    /// algorithm for everything.
     pub(super) fn short(&self, copies: Copies) -> Short {
         match self.origin {
             Origin::Variable(_) => Short::PLAIN,
@@ -149,7 +149,7 @@ impl Plan {
         self.few(block, block.zeroed())
     }
 
-    /// Whether `block` is too short for there to be a choice.
+    /// Returns whether `block` is too short for there to be a choice.
     #[inline]
     fn is_short(&self, block: &Block) -> bool {
         block.len
@@ -159,7 +159,7 @@ impl Plan {
             }
     }
 
-    /// Where it comes from.
+    /// The origin of the plan.
     pub fn origin(&self) -> &Origin {
         &self.origin
     }
@@ -171,13 +171,13 @@ impl Plan {
 
     fn few(&self, block: &Block, situation: Situation) -> impl Iterator<Item = Algorithm> + use<> {
         let libc = Algorithm::LIBC;
-        // Of those that are too short to choose among, the next larger ones tell.
+        // For sizes that are too short to choose among, the next larger ones tell.
         let class = class_of(block.len).max(situation.classes().start);
         let choice = self.table.choice(situation, class);
         let first = if self.is_short(block) { libc } else { choice.best };
         let all = match (block.is_short(), &self.origin) {
             (true, _) => [libc; 5],
-            // Who names one wants no other.
+            // A user that names one wants no other.
             (_, Origin::Variable(_)) => [choice.best; 5],
             // A place is left for the last: one of the first two is the best.
             _ => [
@@ -192,10 +192,10 @@ impl Plan {
     }
 }
 
-/// One that stores as the best does that stores into the cache, but fetches the destination where that does not, or
-/// not where that does. Which of the two is better may be another one in the next process, by a fifth of the
-/// time: no table can say that. Not the C library's, which moves short parts in its own ways, but that of the best
-/// with cache lines.
+/// A twin of the best that stores into the cache: it stores the same way, but fetches the
+/// destination if that does not, or does not if that does. The better of the two may be another one
+/// in the next process, by a fifth of the time: no table can say that. Not the C library's, which
+/// moves short parts in its own ways, but that of the best with cache lines.
 fn twin(choice: Choice) -> Algorithm {
     let of = choice.temporal;
     let isa = if of.isa() > Isa::Rep { of.isa() } else { choice.streaming.isa() };

@@ -1,7 +1,7 @@
 #![allow(unsafe_code)]
-//! Copies by the plan alone: for what is copied too rarely to be learnt from.
+//! Copies by the plan alone: for copies that are too rare to be learnt from.
 //!
-//! **Invariant.** What is copied is what the caller named.
+//! **Invariant.** Exactly the caller's bytes are copied.
 
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
@@ -14,22 +14,25 @@ use super::{
     table::{CHOICE_MIN_AWAY, COPIES, Copies, Placement, SHORT_BELOW, Short, choice_min},
 };
 
-/// [`Short::plain_below`], by [`Copies::number`]; [`NOT_ASKED`] before the plan was. Read for each copy, whatever
-/// else is going on: a byte more to be executed counts.
+/// [`Short::plain_below`], by [`Copies::number`]; [`NOT_ASKED`] before the plan was. Read for each
+/// copy, in any case: a byte more to be executed counts.
 static PLAIN_BELOW: [AtomicUsize; COPIES] = [const { AtomicUsize::new(NOT_ASKED) }; COPIES];
 
-/// [`Short::fetched_below`], by the same. Who sees it too early has the plan asked for nothing.
+/// [`Short::fetched_below`], by the same. A thread that sees it too early has the plan asked for
+/// nothing.
 static FETCHED_BELOW: [AtomicUsize; COPIES] = [const { AtomicUsize::new(0) }; COPIES];
 
 const NOT_ASKED: usize = 0;
 
-/// Copies `len` bytes by the algorithm that the plan of this process has for them, and learns nothing.
+/// Copies `len` bytes by the algorithm that the plan of this process has for them, and learns
+/// nothing.
 ///
-/// Up to 2 KiB that is the C library's after a comparison, or up to 64 B of what is cached, or goes to another
-/// core, some instructions in line. Where lines have to come from elsewhere
-/// ([`choice_min`]) those are asked for first, from 64 B on, if this is faster on this machine, which is a
-/// comparison more; and there is a choice from 1,366 B on, or where another than the C library's is so much faster
-/// here that it pays, from 256 B on. The choice takes a few nanoseconds.
+/// Up to 2 KiB that is the C library's after a comparison, or, for up to 64 B that are cached or go
+/// to another core, some instructions in line. If lines have to come from elsewhere
+/// ([`choice_min`]) those are asked for first, from 64 B on, if this is faster on this machine,
+/// which is a comparison more; and there is a choice from 1,366 B on, or if another than the C
+/// library's is so much faster here that it pays, from 256 B on. The choice takes a few
+/// nanoseconds.
 ///
 /// # Safety
 /// `from` is readable and `to` writable for so many bytes, and they do not overlap.
@@ -100,9 +103,9 @@ unsafe fn ask_and_copy_short(copies: Copies, from: *const u8, to: *mut u8, len: 
     }
 }
 
-/// Apart, so that nothing of it is done for a short one; in the order of the C library's, so that nothing
-/// changes places for one either. Cold, so that a short one jumps over nothing: a jump is a quarter of it, and
-/// nothing for a long one.
+/// Apart, so that a short copy does none of it; in the order of the C library's arguments, so that
+/// none changes its register for a short copy either. Cold, so that a short copy jumps over
+/// nothing: a jump is a quarter of its time, and nothing for a long one.
 ///
 /// # Safety
 /// As for [`copy_as_planned`].

@@ -71,11 +71,11 @@ impl Probe {
         calibrate(&mut lines, 1000.0 / ticks_per_us() as f64)
     }
 
-    /// Whether the line at `first` is cached, from which follows whether its block is: nearly always,
-    /// says Calhoun's section 5.1. [`CacheState::Unknown`] where the processor has no clock for it.
+    /// The state of the line at `first`, from which the state of its block follows: nearly always,
+    /// says Calhoun's section 5.1. [`CacheState::Unknown`] if the processor has no clock for it.
     ///
-    /// Costs [`Probe::cost_ns`]. The line is cached afterwards, and whatever this thread was doing has to
-    /// end first.
+    /// Costs [`Probe::cost_ns`]. The line is cached afterwards, and all work of this thread under
+    /// way has to end first.
     ///
     /// # Safety
     /// `first` must be readable. Others may write there meanwhile.
@@ -89,7 +89,7 @@ impl Probe {
         }
     }
 
-    /// What a load that took so many ticks says.
+    /// The verdict on a load that took so many ticks.
     #[inline]
     pub fn judge(&self, ticks: u64) -> CacheState {
         if ticks < self.threshold_ticks { CacheState::Cached } else { CacheState::Uncached }
@@ -100,19 +100,19 @@ impl Probe {
         self.threshold_ticks
     }
 
-    /// What a look costs at a line that is cached and at one that is not, nanoseconds.
+    /// The cost of a look at a line that is cached and at one that is not, nanoseconds.
     pub fn cost_ns(&self) -> [f64; 2] {
         [self.cached_ns, self.uncached_ns]
     }
 
-    /// The share of blocks that it is right about where all of a block was cached, or nothing of it.
+    /// The share of blocks that it is right about if all of a block was cached, or nothing of it.
     pub fn accuracy(&self) -> f64 {
         self.accuracy
     }
 
-    /// The same where parts of blocks are cached, too: from the first line on, or up to the last.
-    /// A block more than 60 % of whose lines are cached counts as cached, one with less than 40 % as
-    /// uncached, and either answer is right for what is between (Calhoun, section 5.1).
+    /// The same if parts of blocks are cached, too: from the first line on, or up to the last. A
+    /// block more than 60 % of whose lines are cached counts as cached, one with less than 40 % as
+    /// uncached, and either answer is right for a block between (Calhoun, section 5.1).
     pub fn accuracy_partly(&self) -> f64 {
         self.accuracy_partly
     }
@@ -142,7 +142,7 @@ fn known_or(
 fn calibrate(lines: &mut impl Lines, ns_per_tick: f64) -> Result<Probe, CannotTell> {
     let (hits, misses) = times(lines, 0);
     let threshold = Threshold::between(&hits, &misses);
-    // Judged by others than those that it was made from.
+    // Judged by other times than those that it was made from.
     let (hits, misses) = times(lines, 1);
     let accuracy = threshold.accuracy(&hits, &misses);
     if accuracy < ACCURACY_MIN {
@@ -171,7 +171,7 @@ fn times(lines: &mut impl Lines, start: usize) -> (Vec<u64>, Vec<u64>) {
     (hits, misses)
 }
 
-/// What a look takes at a line that is cached and at one that is not, ticks.
+/// The time of a look at a line that is cached and at one that is not, ticks.
 fn costs(lines: &mut impl Lines) -> [u64; 2] {
     let (mut hits, mut misses) = (Vec::new(), Vec::new());
     for at in scattered(lines.count()).take(SAMPLES / 8) {
@@ -182,7 +182,7 @@ fn costs(lines: &mut impl Lines) -> [u64; 2] {
     [hits, misses].map(score::median)
 }
 
-/// How often `probe` is right about blocks that are cached in part.
+/// The share of blocks cached in part that `probe` is right about.
 fn partly(probe: &Probe, lines: &mut impl Lines) -> f64 {
     let blocks = lines.count() / BLOCK_LINES;
     let (mut right, mut all) = (0, 0);
@@ -190,7 +190,7 @@ fn partly(probe: &Probe, lines: &mut impl Lines) -> f64 {
         let (first, cached) =
             (block * BLOCK_LINES, CACHED_TENTHS[turn % CACHED_TENTHS.len()] * BLOCK_LINES / 10);
         lines.flush(first..first + BLOCK_LINES);
-        // Of every second round of shares it is the end that is cached.
+        // In every second round of shares the end is cached.
         let is_end = turn / CACHED_TENTHS.len() % 2 == 1;
         let from = if is_end { first + BLOCK_LINES - cached } else { first };
         lines.warm(from..from + cached);

@@ -1,8 +1,9 @@
-//! The table that a plan looks into: which algorithm for which size, where source and destination
-//! are, how they lie to each other, and who reads next.
+//! The table that a plan looks into: the algorithm for a size, the places of source and
+//! destination, their alignment to each other, and the next reader.
 //!
 //! Two bits of knowledge decide most: whether the destination is cached and whether it is read next
-//! by this core (Calhoun, Fig. 5.1). Size and placement only matter at the edges, but there they do.
+//! by this core (Calhoun, Fig. 5.1). Size and placement only matter at the edges, but there they
+//! do.
 
 mod defaults;
 mod rows;
@@ -17,7 +18,7 @@ use super::{CacheState, Reader};
 
 pub use rows::Row;
 
-/// What is done to a block.
+/// The operation on a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum Operation {
@@ -32,7 +33,7 @@ impl Operation {
     pub const ALL: [Operation; 2] = [Operation::Copy, Operation::Zero];
 }
 
-/// How two blocks lie to each other, as far as processors care.
+/// The position of two blocks to each other, as far as processors care.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum Placement {
@@ -49,14 +50,14 @@ pub enum Placement {
 /// Bytes of a cache line.
 const LINE: usize = 64;
 
-/// How far ahead, at most, stores are under way that a load may seem to meet, bytes.
+/// The longest distance ahead at which stores are under way that a load may seem to meet, bytes.
 const ALIASED_MAX: usize = 256;
 
 impl Placement {
     /// All of them, in order.
     pub const ALL: [Placement; 3] = [Placement::Plain, Placement::Misaligned, Placement::Aliased];
 
-    /// How the block at `to` lies to that at `from`, of which it is to be a copy.
+    /// The placement of the block at `to` to that at `from`, of which it is to be a copy.
     #[inline]
     pub fn of_copy(from: usize, to: usize) -> Placement {
         let ahead = to.wrapping_sub(from) % 4096;
@@ -67,25 +68,27 @@ impl Placement {
         }
     }
 
-    /// How the block at `to` lies that is to be zeroed.
+    /// The placement of the block at `to` that is to be zeroed.
     #[inline]
     pub fn of_zero(to: usize) -> Placement {
         if to.is_multiple_of(LINE) { Placement::Plain } else { Placement::Misaligned }
     }
 }
 
-/// The size from which on there is a choice, bytes: a copy of up to 2 KiB within this core's caches is over so soon that
-/// hardly anything beats the C library by more than the choice costs, which is a nanosecond or two. Of more, some C
-/// libraries copy by one instruction where a processor has a fast one, which takes 38 ns for 3,000 B on a Xeon
-/// where a loop takes 21. Up to the class of 4 KiB, what is best there is taken.
+/// The size from which on there is a choice, bytes: a copy of up to 2 KiB within this core's caches
+/// is over so soon that hardly anything beats the C library by more than the choice costs, which is
+/// a nanosecond or two. Longer ones some C libraries copy by one instruction if a processor has a
+/// fast one, which takes 38 ns for 3,000 B on a Xeon where a loop takes 21. Up to the class of 4
+/// KiB, the best algorithm there is taken.
 pub const CHOICE_MIN: usize = (2 << 10) + 1;
 
-/// The size from which on there is one where lines have to come from elsewhere to be written, bytes: that
-/// takes ten times as long as the choice, for the first line already.
+/// The size from which on there is one if lines have to come from elsewhere to be written, bytes:
+/// that takes ten times as long as the choice, for the first line already.
 pub const CHOICE_MIN_AWAY: usize = LINE;
 
-/// From which of the two on there is a choice for a block that `reader` reads, which is copied to such a
-/// place: what another core read last, or no cache has, is written to only once it is here.
+/// The one of the two from which on there is a choice for a block that `reader` reads, which is
+/// copied to such a place: a line that another core read last, or that no cache has, is written to
+/// only once it is here.
 #[inline(always)]
 pub const fn choice_min(reader: Reader, destination: CacheState) -> usize {
     let away = reader.is_other_core() || matches!(destination, CacheState::Uncached);
@@ -95,25 +98,26 @@ pub const fn choice_min(reader: Reader, destination: CacheState) -> usize {
 /// The size that the first class is named after, bytes.
 const CLASS_MIN: usize = CHOICE_MIN_AWAY;
 
-/// Copies of less are so short, bytes, that nobody looks at how the blocks lie, and the C library makes most of
-/// them, for some of which the destination is fetched before. It is where the class of 2 KiB begins.
+/// Copies of less are so short, bytes, that the placement of the blocks is not looked at, and the C
+/// library makes most of them, for some of which the destination is fetched before. It is where the
+/// class of 2 KiB begins.
 pub const SHORT_BELOW: usize = (4usize << 10).div_ceil(3);
 
-/// From which class on there are others than the C library's for copies that are so short.
+/// The class from which on there are others than the C library's for copies that are so short.
 pub const OTHERS_FROM: usize = class_of_power(256);
 
-/// And from which on loops: with 1 KiB from memory to memory whose lines do not match, a Xeon takes 175 ns by one, and
-/// 203 by the C library with the destination fetched before.
+/// The class from which on there are loops: with 1 KiB from memory to memory whose lines do not
+/// match, a Xeon takes 175 ns by one, and 203 by the C library with the destination fetched before.
 pub const LOOPS_FROM: usize = class_of_power(1 << 10);
 
-/// How copies of fewer than [`SHORT_BELOW`] bytes of one kind are made, whose destination may be elsewhere: by
-/// the C library up to one size, from there on with the destination fetched before up to another one, and from that
-/// on as the table says. A look into it takes part of what is gained.
+/// The limits for copies of fewer than [`SHORT_BELOW`] bytes of one kind, whose destination may be
+/// elsewhere: by the C library up to one size, from there on with the destination fetched before up
+/// to another one, and from that on as the table says. A look into it takes part of the gain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Short {
-    /// Of fewer bytes the C library's copies, as it is. At least 64.
+    /// The size below which the C library copies, as it is. At least 64.
     pub(super) plain_below: usize,
-    /// Of fewer than this the C library's with the destination fetched before. At least as many.
+    /// The size below which it copies with the destination fetched before. At least as much.
     pub(super) fetched_below: usize,
 }
 
@@ -122,7 +126,7 @@ impl Short {
     pub(super) const PLAIN: Short = Short { plain_below: usize::MAX, fetched_below: usize::MAX };
 }
 
-/// How many classes of sizes there are: the powers of two from 64 B to 64 MiB.
+/// The number of classes of sizes: the powers of two from 64 B to 64 MiB.
 pub const CLASSES: usize = 21;
 
 /// Cells of a situation: a power of two, so that to find one takes no multiplication.
@@ -148,15 +152,15 @@ pub const fn class_bytes(class: usize) -> usize {
 /// All that the choice depends on but the size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Situation {
-    /// What is done.
+    /// The operation on the block.
     pub operation: Operation,
-    /// Who reads the destination next.
+    /// The next reader of the destination.
     pub reader: Reader,
-    /// Where the source is. Of no account where there is none.
+    /// The place of the source. Ignored if there is none.
     pub source: CacheState,
-    /// Where the destination is.
+    /// The place of the destination.
     pub destination: CacheState,
-    /// How they lie. Nothing is aliased where there is no source.
+    /// The placement of the blocks. Nothing is aliased if there is no source.
     pub placement: Placement,
 }
 
@@ -164,7 +168,7 @@ const STATES: usize = CacheState::ALL.len();
 const SOURCES: usize = CacheState::OF_SOURCES.len();
 const COPY_SITUATIONS: usize = COPIES * Placement::ALL.len();
 const SITUATIONS: usize = COPY_SITUATIONS + Reader::ALL.len() * STATES * 2;
-/// A power of two, so that there is a cell for whatever number fits into its bits.
+/// A power of two, so that there is a cell for any number that fits into its bits.
 const CELLS: usize = (SITUATIONS * STRIDE).next_power_of_two();
 
 impl Situation {
@@ -222,11 +226,11 @@ impl Situation {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Copies(usize);
 
-/// How many such there are.
+/// The number of such kinds.
 pub(super) const COPIES: usize = Reader::ALL.len() * STATES * SOURCES;
 
 impl Copies {
-    /// Those that `reader` reads, out of such a place into such a one.
+    /// The copies that `reader` reads, out of such a place into such a one.
     #[inline(always)]
     pub(super) const fn of(reader: Reader, source: CacheState, destination: CacheState) -> Copies {
         let source = match source {
@@ -251,14 +255,14 @@ impl Copies {
     }
 }
 
-/// What a table says of one situation and class of sizes.
+/// The entry of a table for one situation and class of sizes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Choice {
     /// The best of all: one of the other two.
     pub best: Algorithm,
     /// The best that stores into the cache.
     pub temporal: Algorithm,
-    /// The best that stores past it; the same as `temporal` where the processor has none.
+    /// The best that stores past it; the same as `temporal` if the processor has none.
     pub streaming: Algorithm,
 }
 
@@ -268,7 +272,7 @@ impl Choice {
         Choice { best: if streams { streaming } else { temporal }, temporal, streaming }
     }
 
-    /// Whether each part is what it should be.
+    /// Returns whether each part is of the right kind.
     fn is_sound(self) -> bool {
         self.temporal.stores() == Stores::Temporal
             && (self.streaming.stores() == Stores::Streaming || self.streaming == self.temporal)
@@ -287,7 +291,7 @@ pub struct Table {
 type Cells = [Algorithm; CELLS];
 
 impl Table {
-    /// The table that says the same of everything.
+    /// The table with the same choice for everything.
     pub fn uniform(algorithm: Algorithm) -> Table {
         let cells = || -> Box<Cells> {
             let cells = vec![algorithm; CELLS].into_boxed_slice();
@@ -297,9 +301,9 @@ impl Table {
         Table { best: cells(), temporal: cells(), streaming: cells() }
     }
 
-    /// The table that `choose` makes up, where there is a choice: below [`choice_min`] the C library's is
-    /// taken. `None` if one of its choices is not sound: parts of it store otherwise than they should, or
-    /// its best is neither of the two.
+    /// The table that `choose` makes up, where there is a choice: below [`choice_min`] the C
+    /// library's is taken. `None` if one of its choices is not sound: parts of it store otherwise
+    /// than they should, or its best is neither of the two.
     pub fn from_fn(mut choose: impl FnMut(Situation, usize) -> Choice) -> Option<Table> {
         let mut table = Table::uniform(Algorithm::LIBC);
         for situation in Situation::all() {
@@ -338,7 +342,8 @@ impl Table {
         self.best[(copies.lying(placement) * STRIDE + class_of(len)) % CELLS]
     }
 
-    /// How short `copies` are made: of two sizes with the same algorithm, what is between them is as they are.
+    /// The limits for short `copies`: between two sizes with the same algorithm, a copy is made as
+    /// at those.
     pub(super) fn short(&self, copies: Copies) -> Short {
         let best = |class| self.best[copies.lying(Placement::Plain) * STRIDE + class];
         let last = class_of(SHORT_BELOW);
@@ -362,8 +367,8 @@ impl Table {
         }
     }
 
-    /// The same without what the processor lacks: instead of that, the C library's or what else the
-    /// table has for the place.
+    /// The same without the algorithms that the processor lacks: instead of them, the C library's
+    /// or another that the table has for the place.
     pub fn fitted(mut self, supported: impl Fn(Algorithm) -> bool) -> Table {
         for cell in 0..CELLS {
             if !supported(self.temporal[cell]) {

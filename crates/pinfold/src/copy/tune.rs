@@ -1,11 +1,11 @@
 //! Finds the table of this machine by measuring: every algorithm in every situation that can be made.
 //!
-//! - [`case`]: what is measured, in which order.
-//! - [`survey`]: one case: all algorithms in turn, again and again. Policy; the clock and the copies are
-//!   behind [`Bench`].
-//! - [`choose`]: from what was measured to a table. No I/O.
-//! - [`bench`]: blocks brought into the state that a case wants, copied, and read, by this core or a
-//!   partner on another one.
+//! - [`case`]: the cases to measure, in their order.
+//! - [`survey`]: one case: all algorithms in turn, again and again. Policy; the clock and the
+//!   copies are behind [`Bench`].
+//! - [`choose`]: from the measurements to a table. No I/O.
+//! - [`bench`]: blocks brought into the state that a case wants, copied, and read, by this core or
+//!   a partner on another one.
 
 mod bench;
 mod case;
@@ -36,13 +36,13 @@ use crate::persisted;
 /// It says how far it is.
 const TUNE: Kind = Kind::new("pinfold-tune", Kind::STACK_OF_PROGRAMS);
 
-/// What measures. One for this machine, and one for tests.
+/// The bench that measures. One for this machine, and one for tests.
 trait Bench {
-    /// Does `case` by `algorithm` once, and says how long that took with the reading after it,
-    /// nanoseconds a block. `None` where the case cannot be made here.
+    /// Does `case` by `algorithm` once, and returns how long that took with the reading after it,
+    /// nanoseconds a block. `None` if the case cannot be made here.
     fn run(&mut self, case: &Case, algorithm: Algorithm) -> Option<f64>;
 
-    /// Has what is run from now on be done with other memory.
+    /// Moves to other memory for the runs from now on.
     fn move_on(&mut self);
 
     /// Nanoseconds from this core to the one that reads. `None` if there is none.
@@ -52,21 +52,21 @@ trait Bench {
     fn now_ns(&mut self) -> u64;
 }
 
-/// What was found.
+/// The result of tuning.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Found {
     /// The table, and when.
     pub tuned: Tuned,
-    /// How many cases could be measured in the time, and of how many. The others were decided by their
-    /// neighbours.
+    /// The number of cases that could be measured in the time, and of how many. The others were
+    /// decided by their neighbours.
     pub measured: usize,
-    /// Of how many.
+    /// The number of all cases.
     pub cases: usize,
-    /// Whether there was a second processor to read what was copied. Otherwise the defaults hold for
+    /// True if there was a second processor to read the copies. Otherwise the defaults hold for
     /// [`OtherCore`](super::Reader::OtherCore).
     pub has_other_core: bool,
-    /// How many times as fast as the C library's the chosen algorithms were: the geometric mean over
-    /// what was measured where one side is uncached or the reader is another core.
+    /// The speed of the chosen algorithms over that of the C library's: the geometric mean over the
+    /// cases measured where one side is uncached or the reader is another core.
     pub gain: f64,
 }
 
@@ -84,14 +84,14 @@ pub enum CannotTune {
     NoThread(String),
 }
 
-/// Measures the table of this machine, in about as much time as `budget`, and tells how far that is,
-/// from 0 to 1. In a thread of its own, bound to a processor; a second one reads what the first has
-/// copied. Takes up to 130 MB of memory. Nothing is kept.
+/// Measures the table of this machine, in about as much time as `budget`, and reports its progress,
+/// from 0 to 1. In a thread of its own, bound to a processor; a second one reads the blocks that
+/// the first has copied. Takes up to 130 MB of memory. Nothing is kept.
 ///
-/// How far apart the two are is looked at all the while. What was seen near and what was seen far count
-/// alike in the choice. What holds at a distance that was not seen ([`Seen`](super::tuned::Seen)) is taken
-/// from what was measured `before` on this machine; if that lacks it, too, from the defaults, or from the
-/// other distance where that decides it.
+/// The distance of the two is looked at all the while. Cases seen near and cases seen far count
+/// alike in the choice. The entries for a distance that was not seen ([`Seen`](super::tuned::Seen))
+/// are taken from those measured `before` on this machine; if that lacks it, too, from the
+/// defaults, or from the other distance if that decides it.
 ///
 /// # Errors
 /// See [`CannotTune`].
@@ -104,7 +104,7 @@ pub fn tune(
     let cpus = affinity::current_cpus();
     let measure = || {
         let first = cpus.first().copied();
-        // Where the thread cannot be bound, it is as it is.
+        // If the thread cannot be bound, it runs unbound.
         let _ = first.map(affinity::pin_to);
         let second = first.and_then(|first| super::machine::other_cpu(&cpus, first));
         let len_max = case::len_max(machine.last_cache_bytes());
@@ -122,21 +122,21 @@ pub fn tune(
     })
 }
 
-/// Of all time, what the first look at each case has.
+/// The share of all time for the first look at each case.
 const FIRST_LAP: f64 = 0.6;
 
-/// How often each case is visited, at most: more than there is time for, as a rule. The more visits, the less of what
-/// is chosen is chance, and the more of how cores move is seen.
+/// The number of visits to each case, at most: more than there is time for, as a rule. The more
+/// visits, the less of the choice is chance, and the more of the cores' moves is seen.
 const LAPS: usize = 64;
 
-/// What to try in `case`, after what `surveys` have found.
+/// The algorithms to try in `case`, after the results of `surveys`.
 fn candidates(
     case: &Case,
     surveys: &[Survey],
     supported: impl Fn(Algorithm) -> bool,
 ) -> Vec<Algorithm> {
     match case.alike().and_then(|alike| surveys.iter().find(|it| *it.case() == alike)) {
-        // What does well there, with what all are compared to, which is the simplest.
+        // The algorithms that do well there, with the simplest one, to which all are compared.
         Some(alike) => {
             let mut few: Vec<Algorithm> = alike.finalists().collect();
             few.sort();
@@ -159,7 +159,7 @@ fn survey_all(
     let first_ns = (budget_ns as f64 * FIRST_LAP) as u64;
     let cases = cases(machine.last_cache_bytes());
     let start = bench.now_ns();
-    // How far it is, by the time or by the work, whichever is further: neither goes back.
+    // The progress, by the time or by the work, whichever is further: neither goes back.
     let mut tell = |used_ns: u64, work: f64| {
         let time = if budget_ns == 0 { 1.0 } else { used_ns as f64 / budget_ns as f64 };
         progress(time.max(work).min(1.0) as f32);

@@ -1,7 +1,7 @@
 //! The table that was measured on this machine, kept from run to run.
 //!
 //! It lies in a JSON file below `$XDG_CONFIG_HOME/pinfold`, or `~/.config/pinfold`, named after the
-//! processor, the kernel and the library. What else it holds for is in the file, and compared.
+//! processor, the kernel and the library. The other conditions are in the file, and compared.
 
 #[cfg(test)]
 mod tests;
@@ -21,25 +21,25 @@ use super::{
 };
 use crate::persisted;
 
-/// Goes up when [`Stored`], the meaning of a cell, or what an algorithm takes changes.
+/// Goes up when [`Stored`], the meaning of a cell, or the time of an algorithm changes.
 const FORMAT: u32 = 5;
 
 /// No file of ours is longer, bytes.
 const FILE_BYTES_MAX: u64 = 32 << 10;
 
-/// A table and when it was measured.
+/// A table and the time of its measuring.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tuned {
-    /// What was found.
+    /// The table.
     pub table: Table,
-    /// When, seconds since 1970.
+    /// The time of measuring, seconds since 1970.
     pub measured_s: u64,
-    /// How far away the other core was.
+    /// The distances of the other core.
     pub seen: Seen,
 }
 
-/// In how many cases another core read, by how far away it was. A virtual machine's cores move; at a
-/// distance that was not seen, another choice may be the better one.
+/// The numbers of cases in which another core read, by its distance. A virtual machine's cores
+/// move; at a distance that was not seen, another choice may be the better one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Seen {
@@ -52,7 +52,7 @@ pub struct Seen {
 }
 
 impl Seen {
-    /// In how many cases it was so far away.
+    /// The number of cases in which it was so far away.
     pub fn at(&self, apart: Class) -> usize {
         match apart {
             Class::Near => self.near,
@@ -61,7 +61,7 @@ impl Seen {
         }
     }
 
-    /// With what was seen before at the distances that it lacks.
+    /// The same, with the distances seen before that it lacks.
     pub(super) fn or(self, before: Seen) -> Seen {
         let or = |now: usize, before: usize| if now > 0 { now } else { before };
         Seen {
@@ -72,7 +72,8 @@ impl Seen {
     }
 }
 
-/// What the file holds. Each cell of the table is a digit to the base of 36: which of `algorithms`.
+/// The contents of the file. Each cell of the table is a digit to the base of 36: an index into
+/// `algorithms`.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Stored {
@@ -86,8 +87,8 @@ struct Stored {
     streaming: String,
 }
 
-/// Where the table of this machine is kept. `None` if neither `XDG_CONFIG_HOME` nor `HOME` is an
-/// absolute path.
+/// The file of this machine's table. `None` if neither `XDG_CONFIG_HOME` nor `HOME` is an absolute
+/// path.
 pub fn file(machine: &Machine) -> Option<PathBuf> {
     let (version, format) = (env!("CARGO_PKG_VERSION"), FORMAT.to_string());
     let name = persisted::name(["copy", &machine.processor, &machine.kernel, version, &format]);
@@ -97,7 +98,7 @@ pub fn file(machine: &Machine) -> Option<PathBuf> {
 /// Keeps it in `file`, which is replaced at once and whole.
 ///
 /// # Errors
-/// Those of making directories and files.
+/// The errors of making directories and files.
 pub fn store(file: &Path, machine: &Machine, tuned: &Tuned) -> io::Result<()> {
     let digits = |part: fn(Choice) -> Algorithm| {
         let cells = Situation::all().flat_map(|situation| {
@@ -120,10 +121,11 @@ pub fn store(file: &Path, machine: &Machine, tuned: &Tuned) -> io::Result<()> {
     persisted::store(file, &serde_json::to_vec_pretty(&stored)?)
 }
 
-/// Whether a table could be kept in `file`, as far as can be told beforehand. Makes its directory.
+/// Checks that a table can be kept in `file`, as far as can be told beforehand. Makes its
+/// directory.
 ///
 /// # Errors
-/// Those of [`store`].
+/// The errors of [`store`].
 pub fn can_store(file: &Path) -> io::Result<()> {
     persisted::can_store(file)
 }
@@ -131,7 +133,7 @@ pub fn can_store(file: &Path) -> io::Result<()> {
 /// The table in `file`, if it is for this `machine` and makes sense.
 ///
 /// # Errors
-/// [`NotFound`](io::ErrorKind::NotFound) if nothing is kept, others where it cannot be read or used.
+/// [`NotFound`](io::ErrorKind::NotFound) if nothing is kept, others if it cannot be read or used.
 pub fn load(file: &Path, machine: &Machine) -> io::Result<Tuned> {
     let stored: Stored = serde_json::from_str(&persisted::read(file, FILE_BYTES_MAX)?)?;
     if stored.format != FORMAT {

@@ -14,26 +14,27 @@ use crate::{
 };
 
 impl Endpoint {
-    /// Has `handler` see to the active messages of number `id`, in place of what did so before.
-    /// Messages without a handler are dropped, so most programs say this before anybody can send
+    /// Makes `handler` the handler of active messages with number `id`, in place of an earlier one.
+    /// Messages without a handler are dropped, so most programs set handlers before a peer can send
     /// any: [`Builder::handle`](crate::Builder::handle).
     ///
-    /// Handlers run on the threads that call the endpoint, as those leave it, or on the endpoint's
-    /// own thread alone with [`Progress::Dedicated`](crate::Progress::Dedicated).
+    /// Handlers run on the threads that call the endpoint, at the end of a call, or with
+    /// [`Progress::Dedicated`](crate::Progress::Dedicated) on the endpoint's own thread alone.
     ///
     /// - Messages of one peer go to their handlers one after the other, in the order they were
-    ///   sent. Those of different peers may be seen to at the same time, by different threads. They
+    ///   sent. Those of different peers may be handled at the same time, by different threads. They
     ///   have no order with tagged messages.
-    /// - A handler may use the endpoint like anybody. While it does, its thread runs no other
-    ///   handler of the endpoint: what comes meanwhile waits, also that of other peers if no other
-    ///   thread calls. So a handler should be short, and must not wait for locks that are held
-    ///   while the endpoint is called.
+    /// - A handler may call the endpoint. Its thread runs no other handler of the endpoint
+    ///   meanwhile: messages that arrive wait, also those of other peers if no other thread calls.
+    ///   So a handler should be short, and must not wait for locks that are held while the endpoint
+    ///   is called.
     /// - A handler may wait for answers, which need no handler on this side. Two handlers that
-    ///   wait for each other's thread wait for ever; where that can be, take an [`Answer`] and end.
-    ///   To send without waiting there is [`Active::call`].
+    ///   wait for each other's thread wait for ever; where that can happen, take an [`Answer`] and
+    ///   return. [`Active::call`] sends without waiting.
     /// - A panic in a handler is caught and logged; a request is answered by an error.
     ///
-    /// A handler that holds a handle of its endpoint keeps that open; [`Active::endpoint`] does not.
+    /// A handler that holds a handle of its endpoint keeps that open; [`Active::endpoint`] does
+    /// not.
     ///
     /// ```
     /// # fn main() -> pinfold::Result<()> {
@@ -75,8 +76,8 @@ impl Endpoint {
         Ok(())
     }
 
-    /// Ends what [`Endpoint::handle`] began; a thread may still be in the handler. Whether there
-    /// was one.
+    /// Removes the handler that [`Endpoint::handle`] set for number `id`; a thread may still be in
+    /// it. Returns whether there was one.
     pub fn unhandle(&self, id: u32) -> bool {
         let Ok(mut engine) = self.shared().enter() else { return false };
         let before = engine.core.active.set_handler(id, None);
@@ -85,10 +86,10 @@ impl Endpoint {
     }
 
     /// Sends `payload` to handler `id` of a peer and returns when the memory is the caller's again:
-    /// at once if it went into the ring, else when the receiver has it, the messages before it
-    /// having been seen to. Up to 48 bytes go in a descriptor. Nothing comes back: if the peer has
-    /// no such handler, it drops and counts the message, and the caller hears of that only where it
-    /// had to wait for the receiver.
+    /// at once if it went into the ring, else when the receiver has it, after the messages before
+    /// it were handled. Up to 48 bytes go in a descriptor. Nothing comes back: if the peer has no
+    /// such handler, it drops and counts the message, and the caller learns of that only if it had
+    /// to wait for the receiver.
     ///
     /// # Errors
     /// As [`Endpoint::send`], and [`Error::NotHandled`].
@@ -102,12 +103,12 @@ impl Endpoint {
         SendRequest::call(self.shared(), peer, id, payload)
     }
 
-    /// Sends `payload` to handler `id` of a peer, whose answer the [`Reply`] brings. Never waits:
-    /// what does not go at once is copied.
+    /// Sends `payload` to handler `id` of a peer; the [`Reply`] brings the answer. Never waits: a
+    /// payload that cannot go at once is copied.
     ///
-    /// In a handler it counts against the peer whose message that sees to, until there is an answer,
-    /// as [`Active::call`] and [`Active::answer_later`] do: while 1,024 are out, or 4 MiB have not
-    /// gone, that peer's next messages wait.
+    /// A request made in a handler counts against the peer whose message that handles, until there
+    /// is an answer, as [`Active::call`] and [`Active::answer_later`] do: while 1,024 are out, or 4
+    /// MiB have not gone, that peer's next messages wait.
     pub fn request(&self, peer: PeerId, id: u32, payload: &[u8]) -> Reply {
         Reply::ask(self.shared(), peer, id, BlockingOp(payload))
     }
@@ -118,7 +119,7 @@ impl Endpoint {
     }
 }
 
-/// What is owed for a message.
+/// The answer that is owed for a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Debt {
     /// Nothing: it is a call, or has been answered.
@@ -151,12 +152,12 @@ impl<'a> Active<'a> {
         Active { endpoint, peer, label, payload, receipt, debt }
     }
 
-    /// Who sent it.
+    /// The peer that sent it.
     pub fn peer(&self) -> PeerId {
         self.peer
     }
 
-    /// The number of the handler it is for.
+    /// The number of its handler.
     pub fn id(&self) -> u32 {
         self.label.id
     }
@@ -166,23 +167,23 @@ impl<'a> Active<'a> {
         self.payload
     }
 
-    /// How it came.
+    /// The receipt: how it came.
     pub fn receipt(&self) -> Receipt {
         self.receipt
     }
 
-    /// The endpoint it came to.
+    /// The endpoint that received it.
     pub fn endpoint(&self) -> &'a Endpoint {
         self.endpoint
     }
 
-    /// Whether its sender waits for an answer.
+    /// True if its sender waits for an answer.
     pub fn is_request(&self) -> bool {
         self.label.verb.is_asking()
     }
 
-    /// Answers a request; to a call it does nothing. Never waits: what does not go at once is
-    /// copied, and goes before whatever else this endpoint has to send there.
+    /// Answers a request; does nothing for a call. Never waits: an answer that cannot go at once is
+    /// copied, and goes before everything else that this endpoint has to send to that peer.
     ///
     /// # Errors
     /// [`Error::AlreadyAnswered`], [`Error::PeerGone`], [`Error::Closed`], [`Error::Forked`].
@@ -198,8 +199,8 @@ impl<'a> Active<'a> {
         self.answer(Owned(payload))
     }
 
-    /// What answers the request, later and by any thread. `None`: this is a call, or has been
-    /// answered. If 1,024 are out for one peer, its next messages wait.
+    /// The right to answer the request later, from any thread. `None`: this is a call, or has been
+    /// answered. While 1,024 are out for one peer, its next messages wait.
     pub fn answer_later(&self) -> Option<Answer> {
         if self.debt.get() != Debt::Open {
             return None;
@@ -220,12 +221,12 @@ impl<'a> Active<'a> {
         }
     }
 
-    /// As [`Endpoint::call`], but never waits: what does not go at once is copied and goes when it
-    /// can. While 4 MiB that this peer's messages led to have not gone, its next ones wait.
+    /// As [`Endpoint::call`], but never waits: a payload that cannot go at once is copied and goes
+    /// when it can. While 4 MiB that this peer's messages caused have not gone, its next ones wait.
     ///
     /// # Errors
-    /// [`Error::PeerGone`], [`Error::UnknownPeer`], [`Error::Closed`], [`Error::Forked`]. What
-    /// fails later is not heard of.
+    /// [`Error::PeerGone`], [`Error::UnknownPeer`], [`Error::Closed`], [`Error::Forked`]. A later
+    /// failure is not reported.
     pub fn call(&self, peer: PeerId, id: u32, payload: &[u8]) -> Result<()> {
         let label = Label { verb: Verb::Call, id, token: 0 };
         say(self.shared(), self.peer, peer, label, BlockingOp(payload))

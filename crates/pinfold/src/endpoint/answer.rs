@@ -13,8 +13,8 @@ use crate::{
 };
 
 /// The right, and the duty, to answer a request after its handler has ended; see
-/// [`Active::answer_later`](crate::Active::answer_later). It can go to another thread. Dropped
-/// without a word, it answers with an error.
+/// [`Active::answer_later`](crate::Active::answer_later). It can be moved to another thread. If it
+/// is dropped unused, the request is answered with an error.
 #[must_use = "dropped without a word, it answers with an error"]
 pub struct Answer {
     shared: Arc<Shared>,
@@ -31,13 +31,13 @@ impl Answer {
         Answer { shared: Arc::clone(shared), peer, token, given: false }
     }
 
-    /// Who asked.
+    /// The peer that sent the request.
     pub fn peer(&self) -> PeerId {
         self.peer
     }
 
-    /// Answers. Never waits: what does not go at once is copied, and goes before whatever else this
-    /// endpoint has to send there.
+    /// Answers. Never waits: an answer that cannot go at once is copied, and goes before everything
+    /// else that this endpoint has to send to that peer.
     ///
     /// # Errors
     /// [`Error::PeerGone`](crate::Error::PeerGone), [`Error::Closed`](crate::Error::Closed),
@@ -63,7 +63,7 @@ impl Answer {
 
 impl Drop for Answer {
     fn drop(&mut self) {
-        // In a forked child it is the parent's to give.
+        // In a forked child the answer is the parent's to give.
         if let Ok(mut engine) = self.shared.enter() {
             if !self.given {
                 engine.fail(self.peer, self.token, Failure::NoAnswer);

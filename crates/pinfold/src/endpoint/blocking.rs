@@ -37,7 +37,7 @@ pub(crate) struct BlockingOp<'a> {
 }
 
 impl<'a> BlockingOp<'a> {
-    /// The memory of the operation is borrowed for as long as this lives.
+    /// The memory of the operation is borrowed for as long as this value lives.
     pub(crate) fn new(shared: &'a Arc<Shared>, key: OpKey) -> BlockingOp<'a> {
         BlockingOp { shared, key: Some(key) }
     }
@@ -46,7 +46,8 @@ impl<'a> BlockingOp<'a> {
         self.wait_until(None).unwrap_or(Err(Error::Closed))
     }
 
-    /// The same until `deadline`. `None`: that passed first, and the operation goes on.
+    /// As [`BlockingOp::wait`], until `deadline`. `None`: the deadline passed first, and the
+    /// operation goes on.
     pub(crate) fn wait_until(&mut self, deadline: Option<Instant>) -> Option<Result<Done>> {
         let Some(key) = self.key else { return Some(Err(Error::Closed)) };
         let done = self.shared.wait_done(key, deadline)?;
@@ -119,8 +120,8 @@ fn send_part(shared: &Arc<Shared>, peer: PeerId, tag: u64, memory: Part) -> Resu
     send_scatter(shared, peer, tag, memory.into(), None, chosen)
 }
 
-/// Sends what needs no operation: a short message that nothing stands before. `None`: it has to be
-/// posted; with what the cost model chose, if it was asked.
+/// Sends a short message that needs no operation because no other stands before it. `None`: it has
+/// to be posted, by the path in `chosen` if the cost model was asked.
 #[inline]
 pub(crate) fn send_now(
     shared: &Arc<Shared>,
@@ -131,7 +132,7 @@ pub(crate) fn send_now(
 ) -> Option<Receipt> {
     let sent = match shared.fast_path() {
         Some(mut engine) => engine.send_fast(peer, tag, memory, chosen),
-        // Another thread than the owner's.
+        // A thread other than the owner's.
         None => shared.enter().ok()?.send_fast(peer, tag, memory, chosen),
     };
     sent.map(|Sent { path, why, by }| Receipt::copied(path, memory.len(), why, by))
@@ -241,7 +242,7 @@ pub(crate) fn recv(
     let key = shared.enter()?.post_recv(from, tag, None)?;
     match shared.wait_done(key, deadline) {
         Some(done) => post::arrived(done).map(Some),
-        // Out of time, if not at the last moment.
+        // The deadline has passed, unless the message came at the last moment.
         None => {
             let mut engine = shared.enter()?;
             if let Some(done) = engine.take_done(key) {

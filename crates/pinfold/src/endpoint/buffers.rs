@@ -5,8 +5,8 @@
 //! name stay where they are when the buffer itself is moved or leaked. The library reads or writes
 //! them, and lets a peer do so, until the operation has ended, and touches the buffer meanwhile
 //! only to move it. It reaches the bytes by the pointer alone and forms no reference to them, since
-//! those of a [`SharedBuf`] can be written by peers at any time: what such a peer changes in the
-//! midst of a transfer arrives as it was before, or after, or in parts.
+//! peers can write those of a [`SharedBuf`] at any time: bytes that a peer changes in the midst of
+//! a transfer arrive as they were before, or after, or in parts.
 
 use std::sync::Arc;
 
@@ -27,7 +27,7 @@ pub unsafe trait OwnedBuf: Send + 'static {
 ///
 /// # Safety
 /// [`OwnedBufMut::bytes_mut`] returns the same memory every time, valid for reads and writes until
-/// the buffer is dropped, wherever the buffer is moved to; nobody else in this process reaches it.
+/// the buffer is dropped, wherever the buffer is moved to; nothing else in this process reaches it.
 /// Other processes may.
 pub unsafe trait OwnedBufMut: Send + 'static {
     /// Its first byte and its length.
@@ -41,7 +41,7 @@ unsafe impl OwnedBuf for Vec<u8> {
     }
 }
 
-// SAFETY: as above. Its length is what is received into, not its capacity.
+// SAFETY: as above. A receive fills its length, not its capacity.
 unsafe impl OwnedBufMut for Vec<u8> {
     fn bytes_mut(&mut self) -> (*mut u8, usize) {
         (self.as_mut_ptr(), self.len())
@@ -63,7 +63,7 @@ unsafe impl OwnedBufMut for Box<[u8]> {
     }
 }
 
-// SAFETY: shared bytes do not move, and nobody can write them.
+// SAFETY: shared bytes do not move, and nothing can write them.
 unsafe impl OwnedBuf for Arc<[u8]> {
     fn bytes(&self) -> (*const u8, usize) {
         (self.as_ptr(), self.len())
@@ -84,8 +84,8 @@ unsafe impl OwnedBufMut for ArenaBuf {
     }
 }
 
-// SAFETY: the bytes of a shared arena's buffer do not move with it, and nobody else in this process
-// has a way to them but what peers have, too: a mapping of their file.
+// SAFETY: the bytes of a shared arena's buffer do not move with it, and nothing else in this
+// process can reach them except as peers do: by a mapping of their file.
 unsafe impl OwnedBuf for SharedBuf {
     fn bytes(&self) -> (*const u8, usize) {
         (self.as_ptr(), self.len())

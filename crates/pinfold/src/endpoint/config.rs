@@ -11,14 +11,14 @@ use crate::{
     },
 };
 
-/// Who drives an endpoint.
+/// The threads that drive an endpoint.
 ///
-/// Threads of the library's own block all signals, so that those that are sent to the process go to the program's. A
-/// handler that runs on one, and what it starts, inherits that.
+/// Threads of the library's own block all signals, so that signals sent to the process go to the
+/// program's threads. A handler that runs on one, and the threads it starts, inherit that.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Progress {
-    /// The threads that call it, while they call: U-Net/MM's fast trap. A first future that has
-    /// to wait starts a thread, for nobody else could complete it.
+    /// The threads that call it, while they call: U-Net/MM's fast trap. The first future that has
+    /// to wait starts a thread, since nothing else could complete it.
     #[default]
     Inline,
     /// A thread of its own: U-Net/MM's co-processor. Messages move while the program computes.
@@ -29,13 +29,13 @@ pub enum Progress {
 #[derive(Clone, Debug)]
 pub(crate) struct Config {
     pub listen: Option<Address>,
-    /// The same for other hosts.
+    /// The address at which it listens for other hosts.
     pub listen_tcp: Option<tcp::address::Address>,
-    /// Whether peers that come by host and port and are on this host are to be reached as such.
+    /// True if peers that come by host and port and are on this host are to be reached as such.
     pub local_shortcut: bool,
-    /// What peers on other hosts have to share.
+    /// The key that peers on other hosts have to share.
     pub key: Option<Arc<Key>>,
-    /// Whether connections with them are encrypted.
+    /// True if connections with them are encrypted.
     pub encrypts: bool,
     pub label: String,
     pub access: Access,
@@ -43,27 +43,28 @@ pub(crate) struct Config {
     pub strict: bool,
     pub progress: Progress,
     pub connect_timeout: Duration,
-    /// How long a peer on another host may be without a connection; zero: not at all.
+    /// The time that a peer on another host may be without a connection; zero: none.
     pub reconnect_timeout: Duration,
-    /// Memory that lanes to peers may grow by, beyond what each always has.
+    /// Memory that lanes to peers may grow by, beyond the minimum of each.
     pub lane_bytes_max: usize,
-    /// Memory for messages nobody has asked for yet, over all peers.
+    /// Memory for unexpected messages, over all peers.
     pub unexpected_bytes_max: usize,
     pub peers_max: usize,
     /// Address space for arenas of peers.
     pub mapped_bytes_max: usize,
-    /// Memory that is given to one peer and not back, at most.
+    /// The most memory that is given to one peer and not back.
     pub given_bytes_max: u64,
-    /// Messages of one tag, of which the newest counts, that one peer has at most.
+    /// The most messages of one tag, of which the newest counts, that one peer has.
     pub frames_max: u32,
     /// Memory for active messages that were fetched for their handlers.
     pub active_bytes_max: usize,
     pub handlers: Handlers,
-    /// How long messages go to other hosts.
+    /// The way long messages go to other hosts.
     pub sending: Settings,
-    /// Whether pages of messages may be moved; if the program has not said, where nothing speaks against it.
+    /// Allows pages of messages to be moved. `None`: the program has not said, so only where
+    /// nothing speaks against it.
     pub moves: Option<bool>,
-    /// Whether the memory of receives is made ready before their messages come; the same.
+    /// Allows the memory of receives to be prefaulted before their messages come; `None` as above.
     pub prepares: Option<bool>,
 }
 

@@ -1,12 +1,12 @@
 #![allow(unsafe_code)]
 //! A message that its sender gave away in several parts, in a row.
 //!
-//! **Invariant.** From [`Contiguous::as_ptr`] on so many bytes can be read while it lives, by
-//! pointers alone: their owner can write them, unless [`Contiguous::own`] has them, which are
-//! copied. The cells lie in mappings that the row keeps.
+//! **Invariant.** From [`Contiguous::as_ptr`] on, [`Contiguous::len`] bytes can be read while it
+//! lives, by pointers alone: their owner can write them, unless they are a copy, which
+//! [`Contiguous::own`] returns. The cells lie in mappings that the row keeps.
 //!
-//! What parts are mapped behind each other lies in a window that all endpoints of a process have together. It
-//! is made for the first message that comes in parts, and stays: addresses, without memory.
+//! Parts are mapped behind each other in a window that all endpoints of a process share. It is made
+//! for the first message that comes in parts, and stays: addresses, without memory.
 
 use std::sync::{
     OnceLock,
@@ -32,10 +32,11 @@ use crate::{
     worker::shared::Shared,
 };
 
-/// What is kept of copies that are gone, bytes.
+/// Bytes of freed copies that are kept for the next ones.
 const STOCK_BYTES: usize = 32 << 20;
 
-/// What maps parts of peers behind each other. `None`: there is no page of memory for it now.
+/// The folder, which maps parts of peers behind each other. `None`: there is no page of memory for
+/// it now.
 fn folder() -> Option<&'static Folder> {
     static FOLDER: OnceLock<Folder> = OnceLock::new();
     if let Some(folder) = FOLDER.get() {
@@ -50,37 +51,39 @@ fn folder() -> Option<&'static Folder> {
 }
 
 /// The bytes in a row.
-// What has it is boxed.
+// Every holder boxes it.
 #[allow(clippy::large_enum_variant)]
 enum Row {
     Folded(Folded<Vec<PeerPart>>),
-    /// Where nothing folds.
+    /// A copy, where nothing folds.
     Copied(Vec<u8>),
 }
 
 /// A message whose parts were brought into a row.
 pub(crate) struct Contiguous {
     row: Row,
-    /// The peer's number for the message, if its memory is in use: what the row has is no copy.
+    /// The peer's number for the message, if its memory is in use: the row is no copy.
     theirs: Option<(u32, Tie)>,
-    /// Where it can be written, in the order of the message, each with the bytes before it.
+    /// The cells by which it can be written, in the order of the message, each with the bytes
+    /// before it.
     cells: Vec<(usize, Cells)>,
     receipt: Receipt,
     folded: fold::Receipt,
 }
 
-// SAFETY: what the cells point to stays as long as the row, and can be used on any thread.
+// SAFETY: the memory of the cells stays as long as the row, and can be used on any thread.
 unsafe impl Send for Contiguous {}
 // SAFETY: as for `Send`.
 unsafe impl Sync for Contiguous {}
 
 impl Contiguous {
-    /// Brings a message of `len` bytes of a peer's into a row. If it was copied for that, or could not be, the peer
-    /// is told.
+    /// Brings a peer's message of `len` bytes into a row. If it was copied for that, or could not
+    /// be, the peer is told.
     ///
     /// # Errors
-    /// [`Error::LimitReached`] where there is no memory to copy it; [`Error::Withdrawn`] if either side closed the
-    /// connection while it was copied; [`Error::Os`] if the sender has no memory behind its file.
+    /// [`Error::LimitReached`] where there is no memory to copy it; [`Error::Withdrawn`] if either
+    /// side closed the connection while it was copied; [`Error::Os`] if the sender has no memory
+    /// behind its file.
     pub(crate) fn of(shared: &Shared, peer: PeerId, len: u64, parts: Parts) -> Result<Contiguous> {
         let Parts { parts, sid, tie } = parts;
         let made = Contiguous::made(parts, len, (sid, &tie));
@@ -98,7 +101,7 @@ impl Contiguous {
         made
     }
 
-    /// The same, and nobody is told.
+    /// As [`Contiguous::of`], without telling the peer.
     fn made(parts: Vec<LentPart>, len: u64, (sid, tie): (u32, &Tie)) -> Result<Contiguous> {
         let (row, cells, folded) = row(parts, len)?;
         let mut receipt = Receipt::new(Path::Handoff, len);
@@ -106,7 +109,7 @@ impl Contiguous {
         let mut contiguous = Contiguous { row, theirs: None, cells, receipt, folded };
         if !matches!(folded.place, Place::Memory(_)) {
             contiguous.theirs = Some((sid, tie.clone()));
-            // What is copied is written here alone.
+            // A copy is written here alone.
             if folded.copied > 0 {
                 contiguous.cells.clear();
             }
@@ -127,22 +130,22 @@ impl Contiguous {
         Ok(contiguous)
     }
 
-    /// How it came.
+    /// The receipt: how it came.
     pub(crate) fn receipt(&self) -> Receipt {
         self.receipt
     }
 
-    /// How its parts were brought into a row.
+    /// The receipt of bringing its parts into a row.
     pub(crate) fn folded(&self) -> &fold::Receipt {
         &self.folded
     }
 
-    /// Bytes.
+    /// Length in bytes.
     pub(crate) fn len(&self) -> usize {
         self.receipt.bytes as usize
     }
 
-    /// The first byte. If they are the peer's, it is not there in a child of `fork(2)`.
+    /// The first byte. The peer's bytes are absent in a child of `fork(2)`.
     pub(crate) fn as_ptr(&self) -> *const u8 {
         match &self.row {
             Row::Folded(folded) => folded.as_ptr(),
@@ -150,7 +153,8 @@ impl Contiguous {
         }
     }
 
-    /// The connection by which it can be withdrawn, and the peer's number for it, if its bytes are the peer's.
+    /// The connection by which it can be withdrawn, and the peer's number for it, if its bytes are
+    /// the peer's.
     pub(crate) fn theirs(&self) -> Option<&(u32, Tie)> {
         self.theirs.as_ref()
     }
@@ -158,11 +162,12 @@ impl Contiguous {
     /// Its bytes, if they are not the peer's.
     pub(crate) fn own(&self) -> Option<&[u8]> {
         let (at, len) = (self.as_ptr(), self.len());
-        // SAFETY: they were copied to memory that is this value's, and nobody writes there any more.
+        // SAFETY: they were copied to memory that is this value's, and nothing writes there any
+        // more.
         self.theirs.is_none().then(|| unsafe { std::slice::from_raw_parts(at, len) })
     }
 
-    /// Whether it can be written.
+    /// True if it can be written.
     pub(crate) fn is_writable(&self) -> bool {
         !self.cells.is_empty()
     }
@@ -191,20 +196,20 @@ fn errno_of(error: &Error) -> u32 {
     errno.unwrap_or(Errno::NOMEM.raw_os_error()).unsigned_abs()
 }
 
-/// Parts in a row, where they can be written, and what was done.
+/// Parts in a row, the cells by which they can be written, and the receipt of folding.
 type Made = (Row, Vec<(usize, Cells)>, fold::Receipt);
 
 fn row(lent: Vec<LentPart>, len: u64) -> Result<Made> {
     let (mut parts, mut cells, mut begin) = (Vec::with_capacity(lent.len()), Vec::new(), 0);
     for LentPart { memory, offset, len } in lent {
         let part = memory.part(offset..offset + len)?;
-        // Whoever has an arena has it in huge pages where that can be had.
+        // An arena lies in huge pages where they can be had.
         let huge = part.suits_huge() && begin % HUGE_BYTES as u64 == 0;
         cells.extend(part.cells().map(|cells| (begin as usize, cells)));
         parts.push(part.assume_huge(huge));
         begin += len;
     }
-    // What a program writes as one is not to be in two parts.
+    // A word that a program writes as one must not be in two parts.
     let whole = cells.iter().skip(1).all(|(begin, _)| begin % 8 == 0);
     if cells.len() < parts.len() || !whole {
         cells.clear();
@@ -217,7 +222,7 @@ fn row(lent: Vec<LentPart>, len: u64) -> Result<Made> {
     let pieces = parts.len();
     let parts = match folder().map(|folder| folder.fold(parts)) {
         Some(Ok(message)) => {
-            // There is nothing of it that could be moved.
+            // No part of it could be moved.
             let folded = fold::Receipt { unmoved: None, ..*message.receipt() };
             return Ok((Row::Folded(message), cells, folded));
         }

@@ -1,4 +1,4 @@
-//! Waiting until all that was posted has been delivered, as before an end in good order.
+//! Waiting until all posted operations have been delivered, as before an orderly end.
 
 use std::{
     fmt,
@@ -9,27 +9,28 @@ use std::{
 use super::Endpoint;
 use crate::{Error, Gone, PeerId, Result, worker::shared::Shared};
 
-/// What one peer has not been delivered, or has not given back.
+/// Messages and memory that one peer has not been delivered, or has not given back.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Outstanding {
-    /// Which peer.
+    /// The peer.
     pub peer: PeerId,
     /// Its label and process id.
     pub name: String,
-    /// Messages that are not in its memory yet: queued here, announced and not received, or on their way to
-    /// another host. Operations on its regions that it does itself and answers count as well.
+    /// Messages that are not in its memory yet: queued here, announced and not received, or on
+    /// their way to another host. Operations on its regions that it performs itself and answers
+    /// count as well.
     pub sends: u64,
     /// Messages whose memory was given to it and is not back.
     pub given: u64,
     /// Bytes of that memory.
     pub given_bytes: u64,
-    /// How it went, if it did so meanwhile.
+    /// The way it went, if it did so meanwhile.
     pub gone: Option<Gone>,
 }
 
 impl Outstanding {
-    /// Whether it is nothing.
+    /// True if nothing is outstanding.
     pub(crate) fn is_none(&self) -> bool {
         self.sends == 0 && self.given == 0
     }
@@ -44,24 +45,25 @@ impl fmt::Display for Outstanding {
 }
 
 impl Endpoint {
-    /// Waits until all that was posted has been delivered, at most `patience`: what an endpoint does before it
-    /// closes, if nothing is to be lost.
+    /// Waits until all posted operations have been delivered, at most `patience`: call it before
+    /// closing an endpoint if nothing is to be lost.
     ///
-    /// - A message that its sender's memory is needed for ([`Path::Cma`](crate::Path::Cma),
-    ///   [`Path::Mapped`](crate::Path::Mapped), and all that wait for room or credit) is delivered when its
-    ///   receiver has it.
-    /// - One that went into a ring (`inline`, `eager`) is delivered at once to a peer on this host, which can
-    ///   receive it after this endpoint is gone; to a peer on another host, when that has said that it came.
-    /// - Memory that was given ([`Endpoint::give`], [`Endpoint::handoff`]) is waited for until it is back: until
-    ///   the receiver has dropped its view of it. To close without waiting for that loses nothing either, on
-    ///   one host: see there.
+    /// - A message that takes its sender's memory ([`Path::Cma`](crate::Path::Cma),
+    ///   [`Path::Mapped`](crate::Path::Mapped), and all that wait for room or credit) is delivered
+    ///   when its receiver has it.
+    /// - A message in a ring (`inline`, `eager`) is delivered at once to a peer on this host, which
+    ///   can receive it after this endpoint is gone; to a peer on another host, when that has
+    ///   acknowledged it.
+    /// - Memory that was given ([`Endpoint::give`], [`Endpoint::handoff`]) is waited for until it
+    ///   is back: until the receiver has dropped its view of it. Closing without that wait loses
+    ///   nothing either, on one host: see there.
     /// - Answers to requests, and receives, are not waited for.
     ///
-    /// What other threads post meanwhile is waited for, too.
+    /// Operations that other threads post meanwhile are waited for, too.
     ///
     /// # Errors
-    /// [`Error::Undelivered`], which says what is left, by peer; a peer that went meanwhile and had not got all is
-    /// listed there as well. [`Error::Closed`], [`Error::Forked`].
+    /// [`Error::Undelivered`] with the rest, by peer; a peer that went meanwhile and had not got
+    /// all is listed there as well. [`Error::Closed`], [`Error::Forked`].
     pub fn drain(&self, patience: Duration) -> Result<()> {
         self.shared().drain(patience)
     }
@@ -73,7 +75,7 @@ impl Shared {
         let (mut last, mut lost) = (Vec::<Outstanding>::new(), Vec::new());
         let mut engine = self.enter()?;
         engine.core.awaits_returns += 1;
-        // Who sleeps for all asks for that as well.
+        // The thread that sleeps for all asks for that as well.
         engine.kick = true;
         engine.core.wakes.any = true;
         drop(engine);

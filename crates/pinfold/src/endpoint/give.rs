@@ -1,4 +1,4 @@
-//! Memory that is given away for good, as soon as its receiver may have so much.
+//! Memory that is given away for good, as soon as its receiver's limit allows.
 
 use std::{
     fmt,
@@ -17,11 +17,11 @@ use crate::{
     },
 };
 
-/// Memory that could not be given, and why.
+/// Memory that could not be given, and the reason.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct NotGiven {
-    /// Why.
+    /// The reason.
     pub error: Error,
     /// The memory. [`DonatedBuf::into_arena_buf`] makes a buffer of it again.
     pub donation: DonatedBuf,
@@ -56,7 +56,7 @@ pub(crate) fn give(
     tag: u64,
     donation: DonatedBuf,
 ) -> Result<()> {
-    // It is tried once, by whichever way in there is.
+    // One try, by the fast path if it is open.
     let rest = match shared.fast_path() {
         Some(mut engine) => engine.give_at_once(peer, tag, donation, false),
         None => shared.enter()?.give_at_once(peer, tag, donation, false),
@@ -67,7 +67,7 @@ pub(crate) fn give(
     }
 }
 
-/// The same, waiting at most `patience`.
+/// As [`give`], waiting at most `patience`.
 ///
 /// # Errors
 /// As for [`give`], and if it may not be given by then; with the memory.
@@ -89,7 +89,7 @@ pub(crate) fn give_until(
     given.map_err(|error| NotGiven { error, donation })
 }
 
-/// The same with memory in several parts, as one message.
+/// As [`give`], of memory in several parts, as one message.
 ///
 /// # Errors
 /// As for [`give`].
@@ -108,16 +108,16 @@ pub(crate) fn give_vectored(
 /// Waits until a donated buffer is on its way.
 ///
 /// # Errors
-/// It will not be: its operation has ended.
+/// The error of its operation, if that has ended instead.
 fn await_admission(shared: &Arc<Shared>, key: OpKey, patience: Option<Duration>) -> Result<()> {
-    // Nobody will look at an operation that is left behind.
+    // Nothing looks at an operation that is left behind.
     let taken = Taken { shared, key: Some(key) };
     let end = patience.map(|patience| Instant::now() + patience.min(Duration::from_secs(1 << 31)));
     let held = |admission: &Admission| matches!(admission, Admission::Held);
     let mut engine = shared.enter()?;
     let mut admission = engine.admission(key);
     if held(&admission) {
-        // Word of what is back may be here.
+        // Notice of returned memory may have arrived.
         engine.progress();
         admission = engine.admission(key);
     }
@@ -136,7 +136,7 @@ fn await_admission(shared: &Arc<Shared>, key: OpKey, patience: Option<Duration>)
         }
         Admission::Held => {
             let mut engine = shared.enter()?;
-            // Between the look and this it may have been let in.
+            // Between the look and this it may have been admitted.
             if engine.cancel(key) || matches!(engine.admission(key), Admission::Ended) {
                 let error = engine.held();
                 return match engine.take_done(key) {

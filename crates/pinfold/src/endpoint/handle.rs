@@ -1,10 +1,10 @@
 //! The handle that programs hold: made, driven and closed here.
 //!
-//! - `peers`: whom it is connected with.
-//! - `messages`: what goes between them by copying.
-//! - `memory`: what is given away, and what stays where it is for peers to use.
+//! - `peers`: connecting, accepting and disconnecting.
+//! - `messages`: messages that are copied.
+//! - `memory`: memory that is given away, and memory that stays where it is for peers to use.
 //!
-//! Active messages and memory by address have their calls beside them: `active.rs`, `space/`.
+//! The calls for active messages and memory by address lie in `active.rs` and `space/`.
 
 mod memory;
 mod messages;
@@ -68,7 +68,7 @@ pub(crate) struct Owner {
 
 impl Drop for Owner {
     fn drop(&mut self) {
-        // In a forked child it stays the parent's.
+        // In a forked child the endpoint stays the parent's.
         let _ = self.shared.close();
     }
 }
@@ -117,8 +117,9 @@ impl Endpoint {
         &self.owner.shared
     }
 
-    /// Does what can be done now without waiting. Whether anything was. If not, some memory of a receive
-    /// may be [made ready](crate::Builder::prepare_receives), some microseconds long.
+    /// Does all that can be done now without waiting, and returns whether anything was done. If
+    /// nothing was, some memory of a receive may be [made ready](crate::Builder::prepare_receives),
+    /// for some microseconds.
     ///
     /// # Errors
     /// [`Error::Closed`], [`Error::Forked`].
@@ -136,11 +137,11 @@ impl Endpoint {
         Ok(false)
     }
 
-    /// Prepares for waiting on the endpoint's descriptor ([`AsFd`]) with `poll(2)` or an event loop:
-    /// asks all peers to ring. `false`: something is there already, or has happened since this was
-    /// last asked; make progress, look at your requests, and ask again.
-    /// The descriptor becomes readable when there is something to do, and a few times in the first seconds
-    /// when there is not; the next call of the endpoint takes the request back.
+    /// Prepares for waiting on the endpoint's descriptor ([`AsFd`]) with `poll(2)` or an event
+    /// loop: asks all peers to ring. `false`: something is there already, or has happened since the
+    /// last call; make progress, look at your requests, and ask again. The descriptor becomes
+    /// readable when there is something to do, and a few times in the first seconds when there is
+    /// not; the next call of the endpoint takes the request back.
     ///
     /// # Errors
     /// [`Error::Closed`], [`Error::Forked`].
@@ -155,7 +156,7 @@ impl Endpoint {
         }
         engine.armed = true;
         if engine.driven {
-            // The endpoint's own thread takes what comes, and rings.
+            // The endpoint's own thread takes the messages, and rings.
             return engine
                 .connections
                 .bell
@@ -164,7 +165,7 @@ impl Endpoint {
                 .map_err(|error| Error::os("read", "the endpoint's bell", error));
         }
         let sleeps_for = if engine.asleep {
-            // The thread that sleeps looks again.
+            // The sleeping thread looks again.
             Some(None)
         } else if engine.ask_all() {
             engine.sleeps_for()
@@ -187,7 +188,7 @@ impl Endpoint {
         Ok(false)
     }
 
-    /// What the endpoint has done so far. In a forked child: nothing.
+    /// The counts of the endpoint's work so far. In a forked child: all zero.
     pub fn counters(&self) -> Counters {
         let counters = |engine: Inside<'_>| {
             engine.core.update_copy_gauges();
@@ -196,22 +197,24 @@ impl Endpoint {
         self.shared().enter().map(counters).unwrap_or_default()
     }
 
-    /// Its copies at user level of 2 KiB and more, by algorithm and by size: of messages, by one-sided
-    /// operations on regions of peers, and out of views. In a forked child: none.
+    /// The endpoint's copies at user level of 2 KiB and more, by algorithm and by size: of
+    /// messages, by one-sided operations on regions of peers, and out of views. In a forked child:
+    /// none.
     ///
-    /// Memory that other threads of this process may reach at the same time is copied word by word,
-    /// and not counted: its own regions, buffers of shared arenas.
+    /// Memory that other threads of this process may reach at the same time (its own regions,
+    /// buffers of shared arenas) is copied word by word, and not counted.
     pub fn copies(&self) -> Counts {
         self.shared().enter().map(|engine| engine.core.copies()).unwrap_or_default()
     }
 
-    /// Closes the endpoint; all that waits on it ends with [`Error::Closed`]. In a forked
+    /// Closes the endpoint; all operations that wait on it end with [`Error::Closed`]. In a forked
     /// child it does nothing: the endpoint is the parent's.
     ///
-    /// What is in the rings of peers on this host, and memory that was given to them, they can receive later. What else
-    /// was sent without anybody waiting for it, and what goes to other hosts, is waited for: up to a second or two. What
-    /// was not delivered then is lost, logged and counted
-    /// ([`Counters::undelivered`](crate::Counters::undelivered)): call [`Endpoint::drain`] before to hear of it.
+    /// Peers on this host can still receive the messages in their rings and memory that was given
+    /// to them. Other messages that were sent without a wait, and all messages to other hosts, get
+    /// a second or two to be delivered. The rest is lost, logged and counted
+    /// ([`Counters::undelivered`](crate::Counters::undelivered)): call [`Endpoint::drain`] first to
+    /// learn of it.
     pub fn close(&self) {
         let _ = self.shared().close();
     }

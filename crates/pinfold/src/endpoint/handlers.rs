@@ -1,9 +1,8 @@
 //! Handlers of active messages, and the threads that run them.
 //!
-//! They run after the engine has been left, on whichever thread leaves it while there is something
-//! for them; at an endpoint with a thread of its own, on that one alone. A thread that is in a
-//! handler of an endpoint runs no other of the same endpoint before that has ended, whatever it
-//! calls.
+//! They run after the engine has been left, on any thread that leaves it while messages wait for
+//! them; at an endpoint with a thread of its own, on that one alone. A thread that is in a handler
+//! of an endpoint runs no other of the same endpoint before that has ended, whatever it calls.
 
 use std::{
     cell::{Cell, RefCell},
@@ -27,10 +26,10 @@ use crate::{
     worker::{Engine, shared::Shared},
 };
 
-/// Messages that go to their handlers before the thread sees to its own affairs again.
+/// Messages that are handled before the thread returns to its own affairs.
 const HANDLERS_A_TURN: u32 = 64;
 
-/// What sees to a message.
+/// The handler of a message.
 pub(crate) type Handler = Arc<dyn Fn(Active<'_>) + Send + Sync>;
 
 /// Handlers by number.
@@ -62,14 +61,14 @@ impl fmt::Debug for Handlers {
 }
 
 thread_local! {
-    /// The endpoints in whose handlers this thread is, the latest last, and whose message each
-    /// handler sees to.
+    /// The endpoints in whose handlers this thread is, the latest last, and the peer whose message
+    /// each handles.
     static WITHIN: RefCell<Vec<(*const Shared, Option<PeerId>)>> = const { RefCell::new(Vec::new()) };
-    /// The endpoint whose own thread this is.
+    /// The endpoint that this thread drives.
     static DRIVES: Cell<*const Shared> = const { Cell::new(std::ptr::null()) };
 }
 
-/// While it lives, this thread runs no further handlers of the endpoint.
+/// A guard: while it lives, this thread runs no further handlers of the endpoint.
 struct Within;
 
 impl Within {
@@ -78,7 +77,7 @@ impl Within {
         Within
     }
 
-    /// Between handlers there is no peer.
+    /// `None`: between handlers there is no peer.
     fn sees_to(&self, peer: Option<PeerId>) {
         WITHIN.with_borrow_mut(|within| {
             if let Some(latest) = within.last_mut() {
@@ -95,12 +94,12 @@ impl Drop for Within {
 }
 
 impl Shared {
-    /// This thread is the endpoint's own.
+    /// Marks this thread as the endpoint's own.
     pub(crate) fn is_driven_here(&self) {
         DRIVES.set(self);
     }
 
-    /// Whether this thread may run handlers of the endpoint now.
+    /// True if this thread may run handlers of the endpoint now.
     pub(crate) fn runs_handlers_here(&self) -> bool {
         let is_place = !self.dedicated || DRIVES.get() == std::ptr::from_ref(self);
         let is_it = |(of, _): &(*const Shared, _)| *of == std::ptr::from_ref(self);
@@ -108,23 +107,23 @@ impl Shared {
         is_place && !thread::panicking() && !is_within()
     }
 
-    /// Whose message this thread sees to, if it is in a handler of the endpoint.
+    /// The peer whose message this thread handles, if it is in a handler of the endpoint.
     pub(crate) fn origin_here(&self) -> Option<PeerId> {
         let is_it = |(of, _): &&(*const Shared, _)| *of == std::ptr::from_ref(self);
         WITHIN.with_borrow(|within| within.iter().find(is_it).and_then(|(_, peer)| *peer))
     }
 
-    /// Whether this thread will run handlers as soon as it leaves the engine.
+    /// True if this thread will run handlers as soon as it leaves the engine.
     #[inline(always)]
     pub(crate) fn has_handling(&self, engine: &Engine) -> bool {
         engine.core.active.is_due() && self.runs_handlers_here()
     }
 
-    /// Runs handlers, as long as there are messages for them, but not for ever.
+    /// Runs handlers while there are messages for them, but only a limited number.
     #[cold]
     #[inline(never)]
     pub(crate) fn run_handlers(&self) {
-        // Without a handle to the endpoint, it is about to close.
+        // An endpoint without a handle is about to close.
         let Some(endpoint) = self.handle() else { return };
         let within = Within::of(self);
         let mut spent = None;
@@ -150,7 +149,7 @@ impl Shared {
     }
 }
 
-/// Has a handler see to its message.
+/// Runs a handler on its message.
 fn run(endpoint: &Endpoint, job: Job) -> Spent {
     let Job { peer, label, bytes, mut receipt, handler, cost, room } = job;
     let is_request = label.verb.is_asking();
@@ -158,11 +157,11 @@ fn run(endpoint: &Endpoint, job: Job) -> Spent {
     receipt.copied_user += bytes.copied();
     let debt = Cell::new(if is_request { Debt::Open } else { Debt::None });
     let active = Active::new(endpoint, peer, label, &bytes, receipt, &debt);
-    // What a panic left half done is the handler's own: nothing of the endpoint's is in its hands.
+    // State that a panic left half done is the handler's own: it holds nothing of the endpoint's.
     let ended = catch_unwind(AssertUnwindSafe(move || {
         failpoint::hit(Point::InHandler);
         handler(active);
-        // Perhaps the last to hold it; its drop is the user's code, too.
+        // This may be the last reference; its drop is the user's code, too.
         drop(handler);
     }));
     let panicked = ended.is_err();

@@ -33,8 +33,8 @@ use crate::{
 };
 
 /// Memory that can be given away: a buffer of an [`Arena`](crate::Arena), which receivers then can
-/// read, or of a [`SharedArena`](crate::SharedArena), which they can also write. Clones are the same
-/// memory, for several receivers.
+/// read, or of a [`SharedArena`](crate::SharedArena), which they can also write. Clones are the
+/// same memory, for several receivers.
 #[derive(Clone)]
 pub struct DonatedBuf(Arc<Given>);
 
@@ -49,7 +49,7 @@ enum Memory {
 }
 
 impl DonatedBuf {
-    /// Its length, bytes.
+    /// Length in bytes.
     pub fn len(&self) -> usize {
         match &self.0.memory {
             Memory::Arena(buf) => buf.len(),
@@ -57,13 +57,14 @@ impl DonatedBuf {
         }
     }
 
-    /// Whether its length is 0.
+    /// True if its length is 0.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The buffer again, to be written anew. `None`: there are clones of this, which others may be
-    /// looking at, as receivers may be after the endpoint has closed; or it is of a [`SharedArena`](crate::SharedArena).
+    /// The buffer again, to be written anew. `None`: clones of this exist, which receivers may be
+    /// looking at, also after the endpoint has closed; or it is of a
+    /// [`SharedArena`](crate::SharedArena).
     pub fn into_arena_buf(self) -> Option<ArenaBuf> {
         match Arc::into_inner(self.0)?.memory {
             Memory::Arena(buf) => Some(buf),
@@ -79,12 +80,12 @@ impl DonatedBuf {
         }
     }
 
-    /// Where it lies among what peers can map.
+    /// Its place in an arena that peers can map.
     pub(crate) fn exported(&self) -> Exported {
         self.0.exported
     }
 
-    /// The memory of several, as one message.
+    /// The memory of several donated buffers, as one message.
     pub(crate) fn gather(donations: &[DonatedBuf]) -> Scatter {
         let parts = donations.iter().map(|donation| donation.part().raw());
         // SAFETY: as for `part`; the operation keeps all of them.
@@ -140,7 +141,7 @@ pub(crate) fn recv_view(shared: &Arc<Shared>, from: Source, tag: TagMatch) -> Re
     }
 }
 
-/// Another thread than the owner's may be as quick.
+/// A thread other than the owner's may be as quick.
 #[inline(never)]
 fn view_from_elsewhere(shared: &Shared, from: Source, tag: TagMatch) -> Result<Option<Lent>> {
     Ok(shared.enter()?.view_fast(from, tag))
@@ -151,17 +152,17 @@ fn wait_for_view(shared: &Arc<Shared>, from: Source, tag: TagMatch) -> Result<Vi
     ViewRequest::post(shared, from, tag).wait()
 }
 
-/// Lets it go its way.
+/// Leaves the operation to the engine.
 fn go_on(engine: &mut Engine, key: OpKey, donation: DonatedBuf) {
     engine.let_go(key, Keeps::DonatedBuf { donation });
 }
 
-/// Memory on its way to a receiver, or looked at by it; a future of the receipt and the memory, once
-/// the receiver looks at it no more.
+/// Memory on its way to a receiver, or in the receiver's view; a future of the receipt and the
+/// memory, once the receiver looks at it no more.
 ///
-/// It can be dropped: the memory goes on to the receiver, and back to its arena in the end. Who drops one after the
-/// other without a look whether they have ended is held up by nothing: for that there is
-/// [`Endpoint::give`](crate::Endpoint::give), which waits for a receiver that is slow.
+/// A hand-off can be dropped: the memory goes on to the receiver, and back to its arena in the end.
+/// A program that drops hand-offs without a look whether they have ended is not held back by a slow
+/// receiver; [`Endpoint::give`](crate::Endpoint::give) waits for one.
 pub struct Handoff {
     inner: Request<DonatedBuf>,
 }
@@ -200,8 +201,8 @@ impl fmt::Debug for Handoff {
     }
 }
 
-/// As [`Handoff`], of memory in several parts that are one message; a future of the receipt and the parts, in
-/// their order.
+/// As [`Handoff`], of memory in several parts that are one message; a future of the receipt and the
+/// parts, in their order.
 pub struct HandoffVectored {
     inner: Request<Vec<DonatedBuf>>,
 }
@@ -246,8 +247,9 @@ impl fmt::Debug for HandoffVectored {
     }
 }
 
-/// A receive in flight of a message that may stay where it is; a future of the view. Dropped early it is
-/// withdrawn; a message that has matched it is the next receive's that asks for such, before all that came later.
+/// A receive in flight of a message that may stay where it is; a future of the view. Dropped early
+/// it is withdrawn; a message that has matched it goes to the next receive that matches, before all
+/// later ones.
 #[must_use = "dropping a request withdraws it"]
 pub struct ViewRequest {
     inner: Request<()>,
@@ -281,13 +283,13 @@ impl ViewRequest {
         }
     }
 
-    /// Waits at most `patience`. `None`: it goes on.
+    /// Waits at most `patience`. `None`: the receive goes on.
     pub fn wait_timeout(&mut self, patience: Duration) -> Option<Result<View<'static>>> {
         let taken = self.inner.wait(Instant::now().checked_add(patience))?;
         Some(self.output(taken))
     }
 
-    /// Withdraws it if no message has matched it. Whether it will end as
+    /// Withdraws it if no message has matched it. Returns whether it will end as
     /// [`Error::Cancelled`](crate::Error::Cancelled).
     pub fn cancel(&mut self) -> bool {
         self.inner.cancel()

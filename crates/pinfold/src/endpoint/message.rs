@@ -8,21 +8,21 @@ use crate::{
     worker::op::Arrived,
 };
 
-/// What a receive into the caller's memory says of the message.
+/// The facts of a message that was received into the caller's memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Received {
-    /// Who sent it.
+    /// The peer that sent it.
     pub peer: PeerId,
     /// Its tag.
     pub tag: u64,
     /// Its length, bytes; all of it is in the buffer.
     pub len: u64,
-    /// How it came.
+    /// The receipt: how it came.
     pub receipt: Receipt,
 }
 
 impl Received {
-    /// This, or the error that the message was longer than its room.
+    /// This, or the error that the message was longer than the buffer.
     #[inline(always)]
     pub(crate) fn checked(self) -> Result<Received> {
         if self.receipt.bytes < self.len { Err(self.truncated()) } else { Ok(self) }
@@ -56,7 +56,7 @@ impl Message {
         Message { received, bytes }
     }
 
-    /// Who sent it.
+    /// The peer that sent it.
     pub fn peer(&self) -> PeerId {
         self.received.peer
     }
@@ -66,21 +66,22 @@ impl Message {
         self.received.tag
     }
 
-    /// How it came.
+    /// The receipt: how it came.
     pub fn receipt(&self) -> Receipt {
         self.received.receipt
     }
 
-    /// How its pieces were brought into a row, if it lay in several when it was handed out: which bytes were moved,
-    /// which were copied, and why. What was copied, [`Message::receipt`] counts as well.
+    /// The receipt of making it contiguous, if it lay in several pieces when it was handed out:
+    /// which bytes were moved, which were copied, and why. [`Message::receipt`] counts the copied
+    /// ones as well.
     ///
-    /// Few messages do: long ones that nobody had asked for, where the memory for them has holes.
+    /// Few messages do: long unexpected ones, where the memory for them has holes.
     pub fn folded(&self) -> Option<&fold::Receipt> {
         self.bytes.folded()
     }
 
-    /// Its bytes as a vector. They are copied if there are at most 56, or from 128 KiB to 8 MiB: messages of
-    /// such lengths lie in pages that are used again and again.
+    /// The bytes as a vector. They are copied if there are at most 56, or from 128 KiB to 8 MiB:
+    /// messages of such lengths lie in pages that are used again and again.
     pub fn into_vec(self) -> Vec<u8> {
         self.bytes.into_vec()
     }

@@ -1,8 +1,9 @@
 //! Endpoints: posting, matching, completing and waiting.
 //!
-//! [`Endpoint`] is the handle; [`shared`](crate::worker::shared) is what all handles share;
-//! [`worker`](crate::worker) is what its lock guards; [`matching`](crate::worker::matching) and
-//! [`spin`](crate::policy::spin) are plain state machines.
+//! [`Endpoint`] is the handle; [`shared`](crate::worker::shared) is the state that all handles
+//! share; [`worker`](crate::worker) is the state under its lock;
+//! [`matching`](crate::worker::matching) and [`spin`](crate::policy::spin) are plain state
+//! machines.
 
 pub(crate) mod active;
 pub(crate) mod answer;

@@ -1,5 +1,5 @@
 #![allow(unsafe_code)]
-//! What goes to a handler, or back from one, without anybody waiting until it has gone.
+//! Payloads to a handler, or back from one, which no thread waits for.
 //!
 //! **Invariant.** A payload that does not go at once is moved to the heap, and given to the engine,
 //! which keeps it there until its operation has ended.
@@ -15,21 +15,21 @@ use crate::{
     worker::{peer::MESSAGE_COST, shared::Shared, unlocked_copy::Purpose},
 };
 
-/// Only ever dropped.
+/// A buffer that is only ever dropped.
 struct Kept<B>(#[allow(dead_code, reason = "kept for its drop")] B);
 
 /// The bytes of a message, which perhaps have to be kept.
 pub(crate) trait Payload {
     type Buf: OwnedBuf;
 
-    /// What there is of it, before it is kept, if it is short enough to go at once.
+    /// Its bytes, before it is kept, if they are few enough to go at once.
     fn short(&self) -> Option<Short>;
 
-    /// It, to be kept.
+    /// The buffer, to be kept.
     fn into_buf(self, shared: &Shared) -> Self::Buf;
 }
 
-/// The caller's, to be copied if it has to be kept.
+/// The caller's bytes, to be copied if they have to be kept.
 pub(crate) struct BlockingOp<'a>(pub &'a [u8]);
 
 impl Payload for BlockingOp<'_> {
@@ -50,7 +50,7 @@ impl Payload for BlockingOp<'_> {
     }
 }
 
-/// The message's own.
+/// A buffer that belongs to the message.
 pub(crate) struct Owned<B>(pub B);
 
 impl<B: OwnedBuf> Payload for Owned<B> {
@@ -68,16 +68,17 @@ impl<B: OwnedBuf> Payload for Owned<B> {
     }
 }
 
-/// Moves a payload to where it stays: its bytes, and what has to be kept as long as they are used.
+/// Moves a payload to where it stays: its bytes, and the buffer that has to be kept as long as they
+/// are used.
 pub(crate) fn keep(shared: &Shared, payload: impl Payload) -> (Scatter, Box<dyn Any + Send>) {
     let kept = Box::new(Kept(payload.into_buf(shared)));
     let (ptr, len) = kept.0.bytes();
-    // SAFETY: `OwnedBuf` keeps the bytes in place. Whoever is given both posts an operation and has
-    // the engine keep the buffer until that has ended, or posts none.
+    // SAFETY: `OwnedBuf` keeps the bytes in place. The caller either posts an operation and has the
+    // engine keep the buffer until that has ended, or posts none.
     (unsafe { Scatter::one(ptr.cast_mut(), len) }, kept)
 }
 
-/// Sends what a handler has to say, charged to the peer whose message it sees to. Never waits.
+/// Sends a handler's message, charged to the peer whose message it handles. Never waits.
 pub(crate) fn say(
     shared: &Arc<Shared>,
     origin: PeerId,
@@ -90,7 +91,7 @@ pub(crate) fn say(
     {
         return Ok(());
     }
-    // Outside the engine: what a buffer does is the user's code.
+    // Outside the engine: the methods of a buffer are the user's code.
     let (memory, buffer) = keep(shared, payload);
     let mut engine = shared.enter()?;
     let bytes = MESSAGE_COST + memory.len();

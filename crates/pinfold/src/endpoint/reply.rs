@@ -29,7 +29,7 @@ use crate::{
 /// A request on its way, or at its handler; a future of the answer. Its
 /// [tag](Message::tag) is the handler's number.
 ///
-/// Dropped early, the request is seen to all the same, and the answer is dropped when it comes.
+/// Dropped early, the request is handled all the same, and the answer is dropped when it comes.
 #[must_use = "to send something that is not answered, call"]
 pub struct Reply {
     inner: Request<()>,
@@ -60,8 +60,8 @@ impl Reply {
     /// Waits for the answer.
     ///
     /// # Errors
-    /// [`Error::NotHandled`](crate::Error::NotHandled): there is no such handler, it panicked, or it
-    /// did not answer. [`Error::PeerGone`](crate::Error::PeerGone),
+    /// [`Error::NotHandled`](crate::Error::NotHandled): there is no such handler, it panicked, or
+    /// it did not answer. [`Error::PeerGone`](crate::Error::PeerGone),
     /// [`Error::UnknownPeer`](crate::Error::UnknownPeer),
     /// [`Error::PathRefused`](crate::Error::PathRefused) in strict mode,
     /// [`Error::Transfer`](crate::Error::Transfer), [`Error::Closed`](crate::Error::Closed),
@@ -74,7 +74,7 @@ impl Reply {
         }
     }
 
-    /// Waits at most `patience`. `None`: it may still come.
+    /// Waits at most `patience`. `None`: the answer may still come.
     pub fn wait_timeout(&mut self, patience: Duration) -> Option<Result<Message>> {
         self.inner.wait(Instant::now().checked_add(patience)).map(Reply::output)
     }
@@ -87,8 +87,8 @@ fn post_request(
     label: Label,
     payload: impl Payload,
 ) -> Result<OpKey> {
-    // A handler's requests are charged as its answers are, or peers that never answer could have
-    // it ask without end.
+    // A handler's requests are charged as its answers are, or peers that never answer could make it
+    // send requests without end.
     let origin = shared.origin_here();
     let short = payload.short();
     let mut engine = shared.enter()?;
@@ -98,7 +98,7 @@ fn post_request(
         return Ok(answer);
     }
     drop(engine);
-    // Outside the engine: what a buffer does is the user's code.
+    // Outside the engine: the methods of a buffer are the user's code.
     let (memory, buffer) = keep(shared, payload);
     let mut engine = shared.enter()?;
     let bytes = MESSAGE_COST + memory.len();

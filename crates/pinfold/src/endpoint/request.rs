@@ -1,7 +1,7 @@
 #![allow(unsafe_code)]
 //! Operations in flight that own their buffers: requests, which are futures.
 //!
-//! **Invariant.** From the moment a request is posted until its operation has ended, nobody but
+//! **Invariant.** From the moment a request is posted until its operation has ended, nothing but
 //! the engine (and, through it, the peer) touches the bytes of its buffer. The buffer is kept in a
 //! `MaybeUninit`, so that moving the request claims nothing about them. A request that is dropped
 //! early hands its buffer to the engine, which drops it when the operation ends; one that is leaked
@@ -36,11 +36,11 @@ use crate::{
     },
 };
 
-/// How far a request is.
+/// The stage of a request.
 enum State {
     /// The operation is in the engine's table.
     Posted(OpKey),
-    /// It ended when it was posted.
+    /// The operation ended when it was posted.
     Ended(Result<Done>),
     /// Its result has been handed out.
     Spent,
@@ -55,15 +55,15 @@ impl From<Result<OpKey>> for State {
     }
 }
 
-/// What sends and receives have in common.
+/// The common part of sends and receives.
 pub(crate) struct Request<B: Send + 'static> {
     shared: Arc<Shared>,
     state: State,
-    /// Of a receive that ended when it was posted.
+    /// The message of a receive that ended when it was posted.
     early: Option<Early>,
     /// Initialised until `state` is `Spent`.
     buffer: MaybeUninit<B>,
-    /// What happens to it when this is dropped.
+    /// The use of the buffer when this is dropped.
     abandon: fn(&mut Engine, OpKey, B),
 }
 
@@ -82,7 +82,7 @@ impl<B: Send + 'static> Request<B> {
         Request::new(shared, posted.into(), MaybeUninit::new(buffer))
     }
 
-    /// The same, but with another way to be dropped.
+    /// The same request with another function for its drop.
     pub(crate) fn abandoned_by(mut self, abandon: fn(&mut Engine, OpKey, B)) -> Request<B> {
         self.abandon = abandon;
         self
@@ -139,7 +139,7 @@ impl<B: Send + 'static> Request<B> {
         // Wakers are user code: cloned before the engine is entered, dropped after it is left.
         let mut waker = Some(context.waker().clone());
         let ended = self.shared.enter().is_ok_and(|mut engine| {
-            // Whoever sleeps for all has to know of what this left behind.
+            // The thread that sleeps for all has to look for work that this left behind.
             engine.kick_if_needed();
             match engine.core.ops.get_mut(key) {
                 Some(op) if op.done.is_none() => {
@@ -154,7 +154,8 @@ impl<B: Send + 'static> Request<B> {
             return self.try_wait().map_or(Poll::Pending, Poll::Ready);
         }
         if self.shared.start_driver().is_err() {
-            // Nobody would complete it: progress is made whenever it is polled, which is at once.
+            // No thread would complete it: progress is made whenever it is polled, which is at
+            // once.
             context.waker().wake_by_ref();
         }
         Poll::Pending
@@ -169,7 +170,7 @@ impl<B: Send + 'static> Drop for Request<B> {
                 // SAFETY: initialised, and read here once: this is the end of `self`. The box
                 // keeps the bytes in place until the engine drops it.
                 let buffer = unsafe { self.buffer.assume_init_read() };
-                // In a forked child it is a copy that nobody uses.
+                // In a forked child it is a copy that nothing uses.
                 if let Ok(mut engine) = self.shared.enter() {
                     (self.abandon)(&mut engine, *key, buffer);
                 }
@@ -208,15 +209,14 @@ macro_rules! request_methods {
             }
         }
 
-        /// Waits at most `patience`. `None`: it goes on.
+        /// Waits at most `patience`. `None`: the operation goes on.
         pub fn wait_timeout(&mut self, patience: Duration) -> Option<$output> {
             self.inner.wait(Instant::now().checked_add(patience)).map(Self::output)
         }
 
-        /// Asks for the end of the operation if it has not met its counterpart yet. Whether that
-        /// will happen: then it ends with [`Error::Cancelled`](crate::Error::Cancelled), unless the peer is
-        /// faster.
-        /// `false`: it has been matched, or has ended, and goes its way.
+        /// Asks for the end of the operation if it has not met its counterpart yet. Returns whether
+        /// it will end: then with [`Error::Cancelled`](crate::Error::Cancelled), unless the peer is
+        /// faster. `false`: it has been matched, or has ended, and takes its course.
         pub fn cancel(&mut self) -> bool {
             self.inner.cancel()
         }
@@ -280,10 +280,11 @@ impl<B: OwnedBuf + Unpin> Future for SendRequest<B> {
     }
 }
 
-/// A receive in flight that owns its buffer; a future of what came and the buffer.
+/// A receive in flight that owns its buffer; a future of the message's facts and the buffer.
 ///
-/// Dropped early it is withdrawn if no message has matched it. A message that has is the next receive's that
-/// asks for such, before all that came later; one that is too long for the buffer is dropped with it.
+/// Dropped early it is withdrawn if no message has matched it. A message that has goes to the next
+/// receive that matches, before all later ones; one that is too long for the buffer is dropped with
+/// it.
 #[must_use = "dropping a request withdraws it"]
 pub struct RecvRequest<B: OwnedBufMut> {
     inner: Request<B>,
@@ -332,8 +333,9 @@ impl<B: OwnedBufMut + Unpin> Future for RecvRequest<B> {
     }
 }
 
-/// A receive in flight that brings no memory; a future of the message. Dropped early it is withdrawn; a message
-/// that has matched it is the next receive's that asks for such, before all that came later.
+/// A receive in flight that brings no memory; a future of the message. Dropped early it is
+/// withdrawn; a message that has matched it goes to the next receive that matches, before all later
+/// ones.
 #[must_use = "dropping a request withdraws it"]
 pub struct MessageRequest {
     inner: Request<()>,

@@ -22,18 +22,18 @@ use crate::{
     },
 };
 
-/// Where operations on borrowed memory live; see [`Endpoint::scope`](crate::Endpoint::scope).
+/// The scope of operations on borrowed memory; see [`Endpoint::scope`](crate::Endpoint::scope).
 pub struct Scope<'scope, 'env: 'scope> {
     shared: Arc<Shared>,
     open: RefCell<VecDeque<OpKey>>,
-    /// Receives that ended when they were posted and that nobody has waited for.
+    /// Receives that ended when they were posted and that no handle has waited for.
     early: RefCell<Vec<(Early, Received)>>,
     // Invariant in both, as in `std::thread::Scope`: neither may shrink.
     _scope: PhantomData<&'scope mut &'scope ()>,
     _env: PhantomData<&'env mut &'env ()>,
 }
 
-/// Runs `f` with a scope and ends all that it posted.
+/// Runs `f` with a scope and ends all operations that it posted.
 pub(crate) fn run<'env, R>(
     shared: &Arc<Shared>,
     f: impl for<'scope> FnOnce(&'scope Scope<'scope, 'env>) -> R,
@@ -74,7 +74,7 @@ impl<'scope, 'env> Scope<'scope, 'env> {
 
     fn forget(&self, key: OpKey) {
         let mut open = self.open.borrow_mut();
-        // They are mostly waited for in the order they were posted in.
+        // Operations are mostly waited for in the order they were posted in.
         if let Some(at) = open.iter().position(|open| *open == key) {
             open.remove(at);
         }
@@ -104,8 +104,9 @@ impl<'scope, 'env> Scope<'scope, 'env> {
         Ok(ScopedSend { scope: self, stage })
     }
 
-    /// Posts a receive into `buf`. Not matched by the scope's end, it is withdrawn; the message of one that was
-    /// matched, but not waited for, is the next receive's that asks for such.
+    /// Posts a receive into `buf`. If no message has matched it by the scope's end, it is
+    /// withdrawn; the message of one that was matched, but not waited for, goes to the next receive
+    /// that matches.
     ///
     /// # Errors
     /// As [`Endpoint::recv_into`](crate::Endpoint::recv_into), as far as they show at once.
@@ -157,12 +158,12 @@ pub struct ScopedSend<'scope, 'env> {
     stage: Stage<Receipt>,
 }
 
-/// How far an operation is.
+/// The stage of an operation.
 enum Stage<T> {
     Posted(OpKey),
-    /// It ended.
+    /// The operation has ended.
     Ended(T),
-    /// It ended when it was posted, with message number so-and-so.
+    /// It ended when it was posted, with the message of this number.
     Early(T, u64),
 }
 

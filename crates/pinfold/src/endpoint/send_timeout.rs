@@ -1,8 +1,8 @@
 #![allow(unsafe_code)]
-//! Sends of borrowed memory that wait no longer than they are told to.
+//! Sends of borrowed memory that wait a limited time.
 //!
-//! **Invariant.** The memory is borrowed for the whole call, and the call returns or unwinds only after the operation
-//! has ended or was [detached](crate::worker::send_timeout) from it.
+//! **Invariant.** The memory is borrowed for the whole call, and the call returns or unwinds only
+//! after the operation has ended or was [detached](crate::worker::send_timeout) from it.
 
 use std::{
     sync::Arc,
@@ -16,7 +16,7 @@ use crate::{
     worker::{op::Done, post, send_timeout::Detached, shared::Shared},
 };
 
-/// How long the receiver's word is waited for on whether a message could be taken back.
+/// The time that the receiver has to say whether a message could be taken back.
 const GRACE: Duration = Duration::from_millis(100);
 
 pub(crate) fn send(

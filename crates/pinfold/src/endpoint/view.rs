@@ -1,10 +1,11 @@
 #![allow(unsafe_code)]
 //! A received message that is looked at where it is.
 //!
-//! **Invariant.** The loan is given back when the view is dropped, not before, and the view keeps or
-//! borrows its endpoint; so the mapping is there, and the view's range lies inside it. A process that gave memory away can still write it, so no safe function forms a reference to the
-//! bytes; what is copied out counts only if the connection had not been cut afterwards, for only then
-//! had the memory not gone back to its owner.
+//! **Invariant.** The loan is given back when the view is dropped, not before, and the view keeps
+//! or borrows its endpoint; so the mapping is there, and the view's range lies inside it. A process
+//! that gave memory away can still write it, so no safe function forms a reference to the bytes; a
+//! copy counts only if the connection had not been cut afterwards, for only then had the memory not
+//! gone back to its owner.
 
 use std::{
     fmt,
@@ -37,11 +38,12 @@ use crate::{
 
 /// A received message, in the sender's memory if the sender gave that away
 /// ([`Endpoint::handoff`](crate::Endpoint::handoff)), else in memory of the library's. Dropping it
-/// gives the memory back. It stays good when the sender closes or dies, as long as this endpoint is open.
+/// gives the memory back. It stays good when the sender closes or dies, as long as this endpoint is
+/// open.
 ///
-/// The sender must not write memory that it gave, and a sender of this library does not. But
-/// another might, at any time, so the bytes are copied out ([`View::read`]) or, by those who trust
-/// the sender, used in place ([`View::as_slice`]).
+/// The sender must not write memory that it gave, and a sender that uses this library does not. But
+/// another program might, at any time, so the bytes are copied out ([`View::read`]) or, if the
+/// sender is trusted, used in place ([`View::as_slice`]).
 ///
 /// In a child made by `fork(2)` the memory is absent; reading it there is an error.
 pub struct View<'a> {
@@ -51,8 +53,8 @@ pub struct View<'a> {
     shared: Keeper<'a>,
 }
 
-/// The endpoint: borrowed where that will do, since counting costs a hop between cores while
-/// there are stores on their way to the ring.
+/// The endpoint: borrowed where possible, since counting costs a hop between cores while there are
+/// stores on their way to the ring.
 enum Keeper<'a> {
     BlockingOp(&'a Arc<Shared>),
     Owned(Arc<Shared>),
@@ -70,15 +72,15 @@ impl Deref for Keeper<'_> {
     }
 }
 
-/// As few words as will do: views are moved, and a move waits for the words to be written.
+/// The fewest words possible: views are moved, and a move waits for the words to be written.
 enum Place {
-    /// In memory of the library's.
+    /// Memory of the library's.
     Own(Box<Own>),
-    /// In the sender's: so many bytes.
+    /// The sender's memory, with its length in bytes.
     Theirs(Loan, u64),
-    /// In a row that was made of parts of the sender's.
+    /// Contiguous memory, made of parts of the sender's.
     Parts(Box<Contiguous>),
-    /// With another view.
+    /// Moved to another view.
     Moved,
 }
 
@@ -89,7 +91,7 @@ struct Own {
 
 impl View<'static> {
     /// # Errors
-    /// As [`Contiguous::of`], of what came in several parts.
+    /// As [`Contiguous::of`], of a message in several parts.
     pub(crate) fn new(shared: &Arc<Shared>, arrived: Arrived) -> Result<View<'static>> {
         let Arrived { peer, tag, len, mut receipt, bytes, loan } = arrived;
         let place = match loan {
@@ -114,14 +116,14 @@ impl<'a> View<'a> {
         View { peer, tag, place: Place::Theirs(loan, len), shared: Keeper::BlockingOp(shared) }
     }
 
-    /// The same, independent of the handle of the endpoint that received it.
+    /// The same view, independent of the handle of the endpoint that received it.
     pub fn into_owned(mut self) -> View<'static> {
         let place = std::mem::replace(&mut self.place, Place::Moved);
         let shared = Keeper::Owned(Arc::clone(&self.shared));
         View { peer: self.peer, tag: self.tag, place, shared }
     }
 
-    /// Who sent it.
+    /// The peer that sent it.
     pub fn peer(&self) -> PeerId {
         self.peer
     }
@@ -131,7 +133,7 @@ impl<'a> View<'a> {
         self.tag
     }
 
-    /// How it came.
+    /// The receipt: how it came.
     pub fn receipt(&self) -> Receipt {
         match &self.place {
             Place::Own(own) => own.receipt,
@@ -141,7 +143,8 @@ impl<'a> View<'a> {
         }
     }
 
-    /// How its pieces were brought into a row, if it lay in several: see [`Message::folded`](crate::Message::folded).
+    /// The receipt of making it contiguous, if it lay in several pieces: see
+    /// [`Message::folded`](crate::Message::folded).
     pub fn folded(&self) -> Option<&fold::Receipt> {
         match &self.place {
             Place::Own(own) => own.bytes.folded(),
@@ -150,7 +153,7 @@ impl<'a> View<'a> {
         }
     }
 
-    /// Its length, bytes.
+    /// Length in bytes.
     pub fn len(&self) -> usize {
         match &self.place {
             Place::Own(own) => own.bytes.len(),
@@ -160,7 +163,7 @@ impl<'a> View<'a> {
         }
     }
 
-    /// Whether its length is 0.
+    /// True if its length is 0.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -168,9 +171,9 @@ impl<'a> View<'a> {
     /// Copies the bytes at `offset` out.
     ///
     /// # Errors
-    /// [`Error::OutOfBounds`]; [`Error::Withdrawn`] if this side has closed the connection, or the sender has cut it:
-    /// what was copied means nothing then; [`Error::Os`] if the sender has no memory behind its file;
-    /// [`Error::Forked`].
+    /// [`Error::OutOfBounds`]; [`Error::Withdrawn`] if this side has closed the connection, or the
+    /// sender has cut it: the copied bytes mean nothing then; [`Error::Os`] if the sender has no
+    /// memory behind its file; [`Error::Forked`].
     pub fn read(&self, offset: usize, into: &mut [u8]) -> Result<()> {
         let at = self.range(offset, into.len())?;
         let (to, len) = (into.as_mut_ptr(), into.len());
@@ -179,7 +182,7 @@ impl<'a> View<'a> {
         self.confirm()
     }
 
-    /// The bytes, copied.
+    /// A copy of the bytes.
     ///
     /// # Errors
     /// As [`View::read`].
@@ -204,7 +207,7 @@ impl<'a> View<'a> {
         self.confirm()
     }
 
-    /// Whether it can be written.
+    /// True if it can be written.
     pub fn is_writable(&self) -> bool {
         match &self.place {
             Place::Parts(contiguous) => contiguous.is_writable(),
@@ -228,8 +231,8 @@ impl<'a> View<'a> {
     /// As [`View::read`].
     ///
     /// # Safety
-    /// Nobody writes them while the slice is used: the sender is trusted not to, the memory is not
-    /// written by [`View::write`] either, and this side does not close the connection meanwhile.
+    /// Nothing writes them while the slice is used: the sender is trusted not to, [`View::write`]
+    /// does not write the memory either, and this side does not close the connection meanwhile.
     pub unsafe fn as_slice(&self) -> Result<&[u8]> {
         let at = self.range(0, self.len())?;
         self.confirm()?;
@@ -237,7 +240,7 @@ impl<'a> View<'a> {
         Ok(unsafe { std::slice::from_raw_parts(at, self.len()) })
     }
 
-    /// Where bytes lie, ready to be touched.
+    /// The address of bytes in the view, ready to be touched.
     fn range(&self, offset: usize, len: usize) -> Result<*const u8> {
         inside(offset as u64, len as u64, self.len() as u64)?;
         match &self.place {
@@ -263,7 +266,7 @@ impl<'a> View<'a> {
         }
     }
 
-    /// Whether what was just copied was what the sender gave.
+    /// Checks that the bytes just copied were the sender's.
     fn confirm(&self) -> Result<()> {
         // The copy comes before the look.
         fence(Ordering::Acquire);
@@ -284,7 +287,7 @@ impl<'a> View<'a> {
         let Place::Theirs(loan, len) = &self.place else { return None };
         let at = self.held(loan).mapping.get_mut(loan.offset, *len)?;
         // SAFETY: mapped writable while the view lives; a peer's memory is reached as raw bytes
-        // here, and atomically. Peers that do not align what they give cannot have it written.
+        // here, and atomically. A view is not writable if the peer did not align its memory.
         NonNull::new(at)
             .filter(|at| at.addr().get().is_multiple_of(64))
             .map(|at| unsafe { Cells::new(at, self.len()) })

@@ -1,19 +1,19 @@
-//! What to do about a system call that failed.
+//! Remedies for system calls that failed.
 
 use std::io;
 
 use pinfold_sys::trial::{self, Limited};
 use rustix::io::Errno;
 
-/// Begins what a call was made for that a peer made, and told this side of.
+/// The beginning of `on` for a call that the peer made and reported to this side.
 pub(crate) const ELSEWHERE: &str = "a call, in the process listening at ";
 
-/// What to do about `call` on `on`, where that is known.
+/// The remedy for a failed `call` on `on`, where it is known.
 pub(super) fn of(call: &str, on: &str, source: &io::Error) -> Option<String> {
     let elsewhere = on.starts_with(ELSEWHERE);
     let of_whom = if elsewhere { "its " } else { "" };
     Some(match Errno::from_io_error(source)? {
-        // Nothing is known of the filters of others.
+        // The filters of other processes are not known.
         Errno::NOSYS if !elsewhere && trial::is_unfiltered() => {
             format!("this kernel has no {call}; it takes a newer one")
         }

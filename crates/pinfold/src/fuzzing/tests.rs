@@ -1,5 +1,5 @@
-//! A short run of each target, the same each time: half of the inputs are random, half are good ones
-//! with a few bytes changed.
+//! A short run of each target, the same each time: half of the inputs are random, half are good
+//! ones with a few bytes changed.
 
 use super::*;
 use crate::{
@@ -98,7 +98,7 @@ fn frames_of_any_bytes() {
     });
 }
 
-/// What the sides of a good greeting say, one packet after the other.
+/// The packets of both sides in a good greeting, one after the other.
 fn recording(nonces: [u8; 2]) -> [Vec<u8>; 2] {
     let (said, c_end, a_end) = converse(with_key(), nonces, usize::MAX, |_, _, _| {});
     assert!(matches!((c_end, a_end), (Some(Ok(_)), Some(Ok(_)))));
@@ -113,7 +113,7 @@ fn greetings_of_any_bytes() {
     let (knock, reply) = theirs.split_at(packets::KNOCK_BYTES);
     let good = [claim, confirm, knock, reply];
     run(2, greeting, |random| match random.below(3) {
-        // One side's words, from a greeting with other nonces, to the other.
+        // The packets of one side, from a greeting with other nonces, to the other.
         0 => {
             let side = random.below(2);
             let words = if side == 0 { &theirs } else { &ours };
@@ -121,7 +121,7 @@ fn greetings_of_any_bytes() {
             input.extend_from_slice(words);
             input
         }
-        // A pair, and up to three changes to what they say, most of them where something is said.
+        // A pair, and up to three changes to its packets, most of them where something is said.
         1 => {
             let mut input = vec![4 | random.byte() & !6];
             for _ in 0..random.below(4) {
@@ -187,7 +187,7 @@ fn local_packets_of_any_bytes() {
     run(3, local, |random| good[random.below(good.len())].clone());
 }
 
-/// What is said of a message in such parts: the length of it, and where they lie.
+/// The length of a message in such parts, and the list of them.
 fn list_of(parts: &[(u64, u64, u64)]) -> Vec<u8> {
     let mut bytes = Vec::from(parts.iter().map(|part| part.2).sum::<u64>().to_ne_bytes());
     for (extent, offset, len) in parts {
@@ -201,7 +201,7 @@ fn list_of(parts: &[(u64, u64, u64)]) -> Vec<u8> {
 #[test]
 fn what_has_the_key_is_no_stranger() {
     let [ours, _] = recording(NONCES);
-    // The very nonces of this greeting: nobody but who has the key could say this.
+    // The very nonces of this greeting: only a side with the key could say this.
     let input = [&[2 | 7 << 3][..], &ours].concat();
     let got = std::panic::catch_unwind(|| greeting(&input)).unwrap_err();
     let said = got.downcast_ref::<String>().unwrap();

@@ -1,4 +1,4 @@
-//! Memory of a peer that the kernel reaches.
+//! Memory of a peer, reached by the kernel.
 
 use std::io;
 
@@ -15,7 +15,7 @@ use crate::wire::rendezvous::Place;
 /// Memory of a peer, as the peer described it. Nothing about it is trusted but its length.
 #[derive(Debug)]
 pub(crate) struct Remote {
-    /// None of them goes on where the one before ends.
+    /// No part goes on where the one before ends.
     parts: SmallVec<[RemoteSegment; 1]>,
 }
 
@@ -28,10 +28,10 @@ impl Remote {
         Remote { parts: SmallVec::new() }
     }
 
-    /// What `place` of process `pid` describes, which must be `len` bytes.
+    /// The memory that `place` of process `pid` describes, which must be `len` bytes.
     ///
     /// # Errors
-    /// What reading the array of parts answered, or `EINVAL` if it does not add up.
+    /// The error of reading the array of parts, or `EINVAL` if it does not add up.
     pub(crate) fn fetch(pid: u32, place: Place, len: u64) -> io::Result<Remote> {
         let invalid = || io::Error::from_raw_os_error(rustix::io::Errno::INVAL.raw_os_error());
         let mut parts = SmallVec::new();
@@ -76,11 +76,11 @@ impl Remote {
         if sum < len { Err(invalid()) } else { Ok(Remote { parts }) }
     }
 
-    /// Whether all of it is there, so that to `touch` it waits for nobody. A system call for each run
-    /// of pages that parts lie in.
+    /// Returns whether all of the memory is present, so that to `touch` it blocks on no other
+    /// process. A system call for each run of pages that parts lie in.
     ///
     /// # Errors
-    /// What [`Presence::vouches`] says.
+    /// As for [`Presence::vouches`].
     pub(crate) fn is_there(&self, presence: &Presence, touch: Touch) -> io::Result<bool> {
         let page = page_size() as u64;
         let mut parts = self.parts.iter().peekable();

@@ -1,4 +1,4 @@
-//! What a peer has been sent of this process's arenas. A policy; no I/O.
+//! The extents of this process's arenas that a peer has been sent. A policy; no I/O.
 
 use rustc_hash::FxHashSet;
 
@@ -14,7 +14,7 @@ pub(crate) struct ExportedExtents {
     recent: Option<u64>,
     /// Messages still not to be offered.
     rest: u32,
-    /// How many after the next failure.
+    /// Their number after the next failure.
     next_rest: u32,
 }
 
@@ -25,7 +25,7 @@ impl Default for ExportedExtents {
 }
 
 impl ExportedExtents {
-    /// Whether a message may be offered to be read out of its arena; asked once a message.
+    /// Returns whether a message may be offered to be read out of its arena; asked once a message.
     #[inline]
     pub(crate) fn may_offer(&mut self) -> bool {
         if self.rest == 0 {
@@ -35,7 +35,7 @@ impl ExportedExtents {
         false
     }
 
-    /// Whether the peer was sent extent `id`.
+    /// Returns whether the peer was sent extent `id`.
     #[inline]
     pub(crate) fn has(&mut self, id: u64) -> bool {
         if self.recent != Some(id) && self.sent.contains(&id) {

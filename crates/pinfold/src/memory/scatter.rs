@@ -2,10 +2,10 @@
 //! The caller's memory of one operation, as raw parts.
 //!
 //! **Invariant.** The parts of a [`Scatter`] stay valid (for reads, and for writes where it is a
-//! receive's) from the moment it is made until its operation has ended. That is promised by who
-//! makes it: a blocking call borrows until it returns, a request owns its buffer and leaves it to
-//! the engine when dropped early, a scope does not end before its operations have. Nothing forms
-//! a reference to the bytes meanwhile, since a peer may be copying them.
+//! receive's) from the moment it is made until its operation has ended. Its maker promises that: a
+//! blocking call borrows until it returns, a request owns its buffer and leaves it to the engine
+//! when dropped early, a scope does not end before its operations have. No code forms a reference
+//! to the bytes meanwhile, since a peer may be copying them.
 
 use std::{convert::Infallible, io};
 
@@ -66,7 +66,7 @@ impl Part {
     }
 
     /// Copies all of this, at most as many bytes as there are words, to the body of a descriptor.
-    /// What is left of the last word becomes zero.
+    /// The rest of the last word becomes zero.
     #[inline(always)]
     pub(crate) fn read_words(self, slot: &[AtomicU64]) {
         assert!(self.len <= slot.len() * 8);
@@ -106,7 +106,7 @@ impl Part {
         len as u64
     }
 
-    /// Copies all of this into `piece` of a lane, which is as long.
+    /// Copies all bytes into `piece` of a lane, which is as long.
     #[inline(always)]
     pub(crate) fn fill(self, lane: &mut LaneTx, piece: &mut Piece) -> Result<(), Violation> {
         assert!(piece.len as usize <= self.len);
@@ -186,7 +186,7 @@ impl Scatter {
         self.len / self.parts.len().max(1) as u64
     }
 
-    /// How many parts there are.
+    /// The number of parts.
     pub(crate) fn parts(&self) -> usize {
         self.parts.len()
     }
@@ -196,12 +196,12 @@ impl Scatter {
         self.parts.iter().map(|part| Part { ptr: part.ptr, len: part.len })
     }
 
-    /// Whether its first part is an arena's of this process. A few nanoseconds.
+    /// Returns whether its first part is an arena's of this process. A few nanoseconds.
     pub(crate) fn begins_in_arena(&self) -> bool {
         self.each_part().next().is_some_and(|first| first.locate().is_some())
     }
 
-    /// Whether its first or its last page is not there.
+    /// Returns whether its first or its last page is not there.
     pub(crate) fn is_absent(&self) -> bool {
         let (Some(first), Some(last)) = (self.parts.first(), self.parts.last()) else {
             return false;
@@ -210,11 +210,11 @@ impl Scatter {
         !ends.iter().all(|end| fault_safe_copy::is_resident(*end as u64, 1))
     }
 
-    /// Whether this process may read the first `len` bytes, or write them, if it `writes`. What cannot be found
-    /// out is taken for good. Two system calls a page.
+    /// Returns whether this process may read the first `len` bytes, or write them, if it `writes`.
+    /// A page that cannot be checked counts as accessible. Two system calls a page.
     pub(crate) fn may_be_touched(&self, len: u64, writes: bool) -> bool {
         self.parts_of(0, len).all(|part| {
-            // SAFETY: nobody else writes to the memory of an operation.
+            // SAFETY: no other code writes to the memory of an operation.
             let checked = unsafe {
                 fault_safe_copy::check_own(part.ptr.addr() as u64, part.len as u64, writes)
             };
@@ -223,8 +223,8 @@ impl Scatter {
         })
     }
 
-    /// Has the first `len` bytes be there, so that nobody who writes them waits. Contents stay. What
-    /// cannot be is left.
+    /// Has the kernel put pages behind the first `len` bytes, so that a write to them does not
+    /// wait. Contents stay. Pages that cannot be had are left out.
     pub(crate) fn put_pages(&self, len: u64) {
         for part in self.parts_of(0, len) {
             let _ = fault_safe_copy::put_pages(part.ptr.addr() as u64, part.len as u64);
@@ -238,8 +238,8 @@ impl Scatter {
         }
     }
 
-    /// Where this lies, for a peer that may read or write this process. An array of several parts
-    /// lies on the heap and does not move with `self`.
+    /// The place of the memory, for a peer that may read or write this process. An array of several
+    /// parts lies on the heap and does not move with `self`.
     pub(crate) fn place(&self) -> Place {
         match self.parts.as_slice() {
             [] => Place { at: 0, parts: 0 },
@@ -288,8 +288,8 @@ impl Scatter {
         out
     }
 
-    /// Goes through bytes `at..at + len`, as far as they are there, part by part, each with how many
-    /// came before. Returns how many there were.
+    /// Goes through bytes `at..at + len`, as far as they are there, part by part, each with the
+    /// number of bytes before it. Returns how many bytes there were.
     fn each<E>(
         &self,
         at: u64,
@@ -482,8 +482,8 @@ impl Scatter {
         let local = self.range(at, len);
         let len = local.iter().map(|part| part.len as u64).sum();
         let remote = remote.range(at, len);
-        // SAFETY: readable by the invariant. What is written is memory that the peer itself named
-        // for the purpose; the peer's process was seen alive just before.
+        // SAFETY: readable by the invariant. The bytes written are memory that the peer itself
+        // named for the purpose; the peer's process was seen alive just before.
         moved(unsafe { write_remote(pid, &local, &remote) })
     }
 }

@@ -1,8 +1,8 @@
-//! Lists of segments for the kernel, which goes by addresses alone (`process_vm_readv(2)`): those that
-//! lie next to each other are one.
+//! Lists of segments for the kernel, which goes by addresses alone (`process_vm_readv(2)`):
+//! adjacent segments are joined.
 //!
-//! Each side of a call has a list of its own, and the bytes of one go to those of the other in order,
-//! whatever lies where. So each is joined by itself.
+//! Each side of a call has a list of its own, and the bytes of one go to those of the other in
+//! order, wherever they lie. So each is joined by itself.
 
 use pinfold_sys::process::{RemoteSegment, Segment};
 use smallvec::SmallVec;
@@ -24,7 +24,7 @@ impl Join for Segment {
         let joins = self.ptr.addr().checked_add(self.len) == Some(next.ptr.addr());
         if joins {
             // The pointer to the first part is none to the second. Exposed, both are reached by
-            // their addresses, which is what the kernel does.
+            // their addresses, as the kernel does.
             self.ptr.expose_provenance();
             next.ptr.expose_provenance();
             self.len += next.len;
@@ -35,7 +35,7 @@ impl Join for Segment {
 
 impl Join for RemoteSegment {
     fn join(&mut self, next: RemoteSegment) -> bool {
-        // Both are a peer's words: what makes no sense stays apart.
+        // Both are a peer's words: a sum that overflows keeps them apart.
         let joins = self.addr.checked_add(self.len) == Some(next.addr);
         let len = self.len.checked_add(next.len).filter(|_| joins);
         self.len = len.unwrap_or(self.len);
@@ -43,7 +43,7 @@ impl Join for RemoteSegment {
     }
 }
 
-/// Puts `next`, of some bytes, at the end of the list of a call. Whether there was room.
+/// Puts `next`, of some bytes, at the end of the list of a call. Returns whether there was room.
 pub(crate) fn push<S: Join>(list: &mut List<S>, next: S) -> bool {
     if list.last_mut().is_some_and(|last| last.join(next)) {
         return true;

@@ -1,13 +1,13 @@
 #![allow(unsafe_code)]
-//! Memory of the library's own that messages lie in: those that nobody has asked for yet, and those of
-//! receives that brought none.
+//! Memory of the library's own that messages lie in: unexpected messages, and those of receives
+//! that brought no buffer.
 //!
 //! Long ones lie in pages of a pool, which are there already: fresh memory would have to be zeroed by the
 //! kernel first. They are taken in as few pieces as there can be. A message in one piece is handed out where
 //! it lies, one in several is folded ([`Whole`]): by moving its pages, or by copying.
 //!
-//! **Invariant.** What a [`Landing`] hands out to be written is its own until it ends: nobody else reads or
-//! writes it, and it stays in place.
+//! **Invariant.** The memory that a [`Landing`] hands out to be written is its own until it ends:
+//! no other code reads or writes it, and it stays in place.
 
 mod folding;
 #[cfg(all(test, not(loom)))]
@@ -37,15 +37,15 @@ use crate::{
 /// Messages of less come to memory of the heap, which keeps that for the next one by itself.
 const POOL_FROM: u64 = 128 << 10;
 
-/// What all messages of this process may have of the pool, bytes. Beyond that they come to the heap.
+/// Bytes of the pool that all messages of this process may have. Beyond that they come to the heap.
 const POOL_BYTES: usize = 32 << 20;
 
-/// One that would take more of it does, too.
+/// Messages that would take more of it come to the heap, too.
 const POOL_MAX: u64 = POOL_BYTES as u64 / 4;
 
-/// The pool of this process, and what folds messages of it.
+/// The pool of this process, and the folding of its messages.
 struct Store {
-    /// Another one may take its place; what came to the one before stays there.
+    /// Another one may take its place; messages that came to the one before stay there.
     pool: RwLock<Pool<AnonPages>>,
     folding: Folding,
     mark: ForkMark,
@@ -61,7 +61,7 @@ impl Store {
         Ok(Store { pool: RwLock::new(Pool::new(pages)), folding: Folding::new()?, mark })
     }
 
-    /// Brings the pieces of a message into a row.
+    /// Makes the pieces of a message contiguous.
     fn fold(
         &self,
         message: Filled<AnonPages>,
@@ -70,7 +70,7 @@ impl Store {
         self.folding.fold(&self.pool, message, moves)
     }
 
-    /// The one of this process. `None`: there is no memory for it now, or it is the parent's.
+    /// The store of this process. `None`: there is no memory for it now, or it is the parent's.
     fn here() -> Option<&'static Store> {
         static STORE: OnceLock<Store> = OnceLock::new();
         let store = match STORE.get() {
@@ -92,7 +92,7 @@ pub(crate) struct Landing(Room);
 #[derive(Debug)]
 enum Room {
     Heap(Vec<u8>),
-    /// In pages, and whether these may be moved, if the program has said so.
+    /// In pages, and whether these may be moved; `None` if the program has not said.
     Pages(Filling<AnonPages>, Option<bool>),
 }
 
@@ -144,7 +144,7 @@ impl Landing {
     }
 }
 
-/// A message that comes in, and that nobody has asked for.
+/// An unexpected message that comes in.
 pub(crate) struct Kept {
     landing: Landing,
     memory: Scatter,
@@ -169,19 +169,20 @@ impl Kept {
         Ok(())
     }
 
-    /// Appends the first `len` bytes of some memory; as much as there is room for. How many.
+    /// Appends the first `len` bytes of some memory; as much as there is room for. Returns how
+    /// many.
     pub(crate) fn append_from(&mut self, from: &Scatter, len: u64, copier: &mut Copier) -> u64 {
         let copied = self.memory.copy_from(copier, self.len, from, len);
         self.len += copied;
         copied
     }
 
-    /// Where the next bytes go, as far as that is one part.
+    /// The memory for the next bytes, as far as that is one part.
     pub(crate) fn next_part(&self) -> Option<Segment> {
         self.memory.part_at(self.len)
     }
 
-    /// So many more have come, there.
+    /// So many more bytes have come, there.
     ///
     /// # Safety
     /// They have been written.
@@ -191,7 +192,7 @@ impl Kept {
 
     /// The bytes that have come.
     pub(crate) fn into_bytes(self) -> Bytes {
-        // SAFETY: `append`, and who called `came`, have written so many, from the beginning on.
+        // SAFETY: `append`, and the caller of `came`, have written so many, from the beginning on.
         unsafe { self.landing.into_bytes(self.len) }
     }
 }
@@ -209,7 +210,7 @@ pub(crate) enum Bytes {
 #[derive(Debug)]
 pub(crate) struct Paged {
     filled: Filled<AnonPages>,
-    /// Whether they may be moved, if the program has said so.
+    /// The program's word on moving them; `None` if it has not said.
     moves: Option<bool>,
 }
 
@@ -235,19 +236,19 @@ impl Bytes {
         }
     }
 
-    /// Copies them to the beginning of some memory, as far as there is room. How many.
+    /// Copies them to the beginning of some memory, as far as there is room. Returns how many.
     pub(crate) fn write_to(&self, memory: &Scatter, copier: &mut Copier) -> u64 {
         match self {
             Bytes::Heap(bytes) => memory.write(copier, 0, bytes),
             Bytes::Pages(paged) => paged.filled.spans().fold(0, |done, span| {
-                // SAFETY: the message's own, which nobody writes to any more.
+                // SAFETY: the message's own, which no code writes to any more.
                 let part = unsafe { std::slice::from_raw_parts(span.at.as_ptr(), span.len) };
                 done + memory.write(copier, done, part)
             }),
         }
     }
 
-    /// Them in a row.
+    /// The bytes, contiguous.
     pub(crate) fn whole(self) -> Whole {
         match self {
             Bytes::Heap(bytes) => Whole::Heap(bytes),

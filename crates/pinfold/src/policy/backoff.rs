@@ -1,10 +1,10 @@
-//! When to try again what failed for a reason that may pass. A policy; no I/O.
+//! Backoff: how long an operation that failed rests before it may be tried again. A policy; no I/O.
 
 /// The first rest, and the longest, nanoseconds.
 const MIN_NS: u64 = 50_000_000;
 const MAX_NS: u64 = 60_000_000_000;
 
-/// Time in which something is not tried, which doubles with each failure.
+/// The time for which an operation is not tried; it doubles with each failure.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Backoff {
     until_ns: u64,
@@ -16,12 +16,12 @@ impl Backoff {
         Backoff { until_ns: 0, len_ns: 0 }
     }
 
-    /// Whether it may be tried.
+    /// Returns whether the operation may be tried.
     pub(crate) fn is_over(&self, now_ns: u64) -> bool {
         now_ns >= self.until_ns
     }
 
-    /// It was, in vain.
+    /// The operation was tried in vain.
     pub(crate) fn failed(&mut self, now_ns: u64) {
         self.len_ns = (2 * self.len_ns).clamp(MIN_NS, MAX_NS);
         self.until_ns = now_ns.saturating_add(self.len_ns);

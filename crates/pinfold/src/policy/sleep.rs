@@ -1,21 +1,22 @@
-//! How long an endpoint sleeps at a time: a policy, without clock or call.
+//! The length of an endpoint's sleeps: a policy, without clock or call.
 //!
-//! Whoever rings looks at a bell behind a store that its processor may still hold back, so a ring can be missed
-//! by an endpoint that has just fallen asleep. What it was for is there a moment later. So an endpoint sleeps
-//! briefly at first and looks again, for longer each time. That costs nobody else anything; the barrier after
-//! which nothing can be missed any more (`membarrier(2)`) interrupts every other processor, and takes
-//! milliseconds while one spins. It is for an endpoint that has heard nothing for a second.
+//! The peer that rings looks at a bell behind a store that its processor may still hold back, so a
+//! ring can be missed by an endpoint that has just fallen asleep. The stored message is there a
+//! moment later. So an endpoint sleeps briefly at first and looks again, for longer each time. That
+//! costs other processes nothing; the barrier after which no ring can be missed any more
+//! (`membarrier(2)`) interrupts every other processor, and takes milliseconds while one spins. It
+//! is for an endpoint that has heard nothing for a second.
 
 use std::time::Duration;
 
 /// The first sleep, ns.
 const FIRST_NS: u64 = 2_000_000;
-/// So many times as long as nothing has come, each sleep is.
+/// Factor between the time for which nothing has come and the next sleep.
 const GROWS: u64 = 3;
-/// Nothing has come for so long when a barrier is worth it; and two barriers are so far apart, ns.
+/// Time without news after which a barrier is worth it, and between two barriers, ns.
 const BARRIER_NS: u64 = 1_000_000_000;
 
-/// What to do before the next sleep.
+/// The action before the next sleep.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
     /// Sleep so long at most, and look again.
@@ -27,7 +28,7 @@ pub(crate) enum Step {
 /// How long nothing has come, and when the last barrier was.
 #[derive(Debug)]
 pub(crate) struct SleepPolicy {
-    /// Whether something has come since the last step.
+    /// True if something has come since the last step.
     came: bool,
     quiet_since_ns: u64,
     barrier_ns: Option<u64>,
@@ -57,7 +58,7 @@ impl SleepPolicy {
         Step::Brief(Duration::from_nanos(brief_ns))
     }
 
-    /// Whether the last barrier is long past.
+    /// Returns whether the last barrier is long past.
     pub(crate) fn may_have_barrier(&self, now_ns: u64) -> bool {
         self.barrier_ns.is_none_or(|last| now_ns.saturating_sub(last) >= BARRIER_NS)
     }
@@ -72,7 +73,7 @@ impl SleepPolicy {
 mod tests {
     use super::*;
 
-    /// Sleeps until there is to be a barrier: how often, and how long.
+    /// Sleeps until a barrier is due: returns how often, and how long.
     fn until_barrier(rest: &mut SleepPolicy, now_ns: &mut u64) -> (u32, u64) {
         let (mut sleeps, began) = (0, *now_ns);
         while let Step::Brief(brief) = rest.next(*now_ns) {
@@ -111,7 +112,7 @@ mod tests {
         assert!(last.is_some());
     }
 
-    /// The first sleep after something came is the shortest: so long a ring that was missed takes.
+    /// The first sleep after something came is the shortest: a missed ring costs no more than that.
     #[test]
     fn what_comes_makes_it_sleep_briefly() {
         let (mut rest, mut now) = (SleepPolicy::new(), 0);

@@ -4,27 +4,28 @@ mod shortage;
 
 use self::shortage::Shortage;
 
-/// Spins at most this long, however often it paid: as long as a peer on a far core takes that writes
-/// and reads a megabyte between two messages.
+/// The longest spin, however often it paid: the time in which a peer on a far core writes and reads
+/// a megabyte between two messages.
 const SPIN_MAX_NS: u64 = 500_000;
-/// Spins so long while processors are short: what is on its way already.
+/// The longest spin while processors are short: enough for a message that is on its way already.
 const SPIN_SHORT_NS: u64 = 2_000;
-/// Spins at least this long, however often it was in vain.
+/// The shortest spin, however often it was in vain.
 const SPIN_MIN_NS: u64 = 1_000;
-/// What waking takes as long as nothing is known, and at least and at most: 60 µs are usual in a virtual
-/// machine.
+/// The time that waking takes as long as none was seen, and at least and at most: 60 µs are usual
+/// in a virtual machine.
 const PRICE_FIRST_NS: u64 = 25_000;
 const PRICE_MIN_NS: u64 = 1_000;
 const PRICE_MAX_NS: u64 = 200_000;
 
 /// How long to spin, learned from how waits ended.
 ///
-/// An endpoint spins as long as a sleep would cost it: from the ring that ends one to the moment that it
-/// runs. So whatever comes, it loses at most as much again as it would have lost anyway. Where what it waits
-/// for has been coming early, it spins twice as long as that took; where it keeps coming late, ever less.
+/// An endpoint spins as long as a sleep would cost it: from the ring that ends the sleep to the
+/// moment that it runs. So in any case it loses at most as much again as it would have lost anyway.
+/// Where messages have been coming early, it spins twice as long as that took; where they keep
+/// coming late, ever less.
 ///
-/// Who rings says when, so waiting is told from waking: a machine that wakes slowly does not make what is
-/// waited for come late.
+/// The ring carries its time, so waiting is told from waking: a machine that wakes slowly does not
+/// make messages seem late.
 #[derive(Debug)]
 pub(crate) struct SpinPolicy {
     limit_ns: u64,
@@ -45,7 +46,7 @@ impl SpinPolicy {
         if self.is_short(now_ns) { SPIN_SHORT_NS } else { self.limit_ns }
     }
 
-    /// Whether there are fewer processors than those that want one.
+    /// Returns whether there are fewer processors than threads that want one.
     pub(crate) fn is_short(&self, now_ns: u64) -> bool {
         self.shortage.lasts(now_ns)
     }
@@ -53,12 +54,12 @@ impl SpinPolicy {
     /// The wait ended after `ns` of spinning.
     pub(crate) fn came_while_spinning(&mut self, ns: u64) {
         let wish = (2 * ns).clamp(self.price_ns, SPIN_MAX_NS);
-        // Up at once, down slowly.
+        // The limit rises at once and falls slowly.
         self.limit_ns = self.limit_ns.max(wish) - self.limit_ns.saturating_sub(wish) / 16;
     }
 
-    /// Spinning was in vain. What was waited for came after `waited_ns`, and this side ran `woke_ns` later, if
-    /// that is known.
+    /// Spinning was in vain. The message came after `waited_ns`, and this side ran `woke_ns` later,
+    /// if that is known.
     pub(crate) fn slept(&mut self, waited_ns: u64, woke_ns: Option<u64>) {
         let came_ns = match woke_ns {
             Some(woke_ns) => {
@@ -106,18 +107,19 @@ mod tests {
         assert!(spin.limit_ns(0) >= 35_000, "one long wait that paid raises it at once");
     }
 
-    /// A wake-up of 2 ms, as they were seen where waking interrupts a busy processor, is no reason to spin
-    /// less: what was waited for came after 40 µs.
+    /// A wake-up of 2 ms, as seen where waking interrupts a busy processor, is no reason to spin
+    /// less: the message came after 40 µs.
     #[test]
     fn slow_waking_is_not_late_coming() {
         let spin = taught(1000, |spin| spin.slept(40_000, Some(2_000_000)));
         assert!(spin.limit_ns(0) >= 80_000, "{spin:?}");
-        // The same, seen as one wait: what the policy made of it that did not tell the two apart.
+        // The same, seen as one wait: the result of a policy that did not tell the two apart.
         let trapped = taught(1000, |spin| spin.slept(2_040_000, None));
         assert!(trapped.limit_ns(0) < 80_000, "{trapped:?}");
     }
 
-    /// A message each millisecond, or each 5 ms: hardly any time is spun away, however slow waking is.
+    /// A message each millisecond, or each 5 ms: hardly any time is spun away, however slow waking
+    /// is.
     #[test]
     fn what_comes_late_takes_little_time() {
         for (every_ns, woke_ns) in [(1_000_000, 5_000), (1_000_000, 60_000), (5_000_000, 120_000)] {

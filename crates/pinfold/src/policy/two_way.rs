@@ -1,5 +1,5 @@
-//! Whether long messages go both ways at once between two endpoints: then neither side has time to
-//! help with what the other copies. A policy; times are ticks.
+//! Two-way traffic: long messages that go both ways at once between two endpoints, so that neither
+//! side has time to help with the other's copies. A policy; times are ticks.
 
 /// The long messages to and from one peer, as far as they tell that.
 #[derive(Debug, Default)]
@@ -25,9 +25,10 @@ impl TwoWay {
         self.fetched_at = now;
     }
 
-    /// A pull from the peer begins. Whether the peer fetches messages meanwhile, as far as one can
-    /// tell: it has fetched one since the last pull, and there are newer ones for it. One that has
-    /// long been waiting says nothing, and neither do messages and answers in turn.
+    /// A pull from the peer begins. Returns whether the peer fetches messages meanwhile, as far as
+    /// can be told: it has fetched one since the last pull, and there are newer ones for it. A
+    /// message that has long been waiting says nothing, and neither do messages and answers in
+    /// turn.
     pub(crate) fn get(&mut self, now: u64) -> bool {
         let fetches = self.fetched_at > self.pulled && self.announced > self.fetched;
         self.pulled = now;
@@ -43,7 +44,7 @@ mod tests {
     fn one_way_is_not_two_way() {
         let mut traffic = TwoWay::default();
         assert!((1..10).all(|now| !traffic.get(now)));
-        // One message that nobody asks for.
+        // A message that is never fetched.
         traffic.announce(10);
         assert!((11..20).all(|now| !traffic.get(now)));
     }

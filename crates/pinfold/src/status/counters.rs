@@ -1,4 +1,4 @@
-//! What an endpoint has done so far.
+//! The counts of an endpoint's work so far.
 
 use std::ops::AddAssign;
 
@@ -26,8 +26,8 @@ impl AddAssign for PathCount {
     }
 }
 
-/// One-sided operations that an endpoint has done on memory of peers, regions of theirs or what they have
-/// exposed by its addresses: those that succeeded.
+/// One-sided operations of an endpoint on memory of peers, their regions or memory exposed by its
+/// addresses: those that succeeded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct OneSidedCount {
@@ -41,15 +41,15 @@ pub struct OneSidedCount {
     pub read_bytes: u64,
     /// Atomic operations.
     pub atomics: u64,
-    /// Of the writes and reads, those that the kernel copied ([`Path::Cma`](crate::Path::Cma)).
+    /// Writes and reads that the kernel copied ([`Path::Cma`](crate::Path::Cma)).
     pub by_kernel: u64,
-    /// Those that the peer's endpoint did ([`Path::Eager`](crate::Path::Eager)). All others went through a
-    /// mapping.
+    /// Operations that the peer's endpoint did ([`Path::Eager`](crate::Path::Eager)). All others
+    /// went through a mapping.
     pub by_agent: u64,
 }
 
 impl OneSidedCount {
-    /// Those of the thread that made the endpoint and of all others.
+    /// The counts of the thread that made the endpoint and of all others together.
     fn of(record: &Record<u64>) -> OneSidedCount {
         let sum = |of: fn(&OneSidedWords<u64>) -> u64| {
             of(&record.by_maker).wrapping_add(of(&record.by_others))
@@ -68,7 +68,7 @@ impl OneSidedCount {
 
 impl AddAssign for OneSidedCount {
     fn add_assign(&mut self, other: OneSidedCount) {
-        // A stranger's page may say anything.
+        // A stranger's page may hold any numbers.
         self.writes = self.writes.wrapping_add(other.writes);
         self.written_bytes = self.written_bytes.wrapping_add(other.written_bytes);
         self.reads = self.reads.wrapping_add(other.reads);
@@ -90,10 +90,10 @@ pub struct Counters {
     /// Bytes this process copied at user level.
     pub copied_user: u64,
     /// Bytes for whose copy an algorithm was chosen, in parts of 2 KiB and more: those of
-    /// `copied_user`, and what one-sided operations wrote and read and what was copied out of views,
-    /// which are not in `copied_user`.
+    /// `copied_user`, and the bytes of one-sided operations and those copied out of views, which
+    /// are not in `copied_user`.
     pub copied_bulk: u64,
-    /// Those of `copied_bulk` that were stored past the caches.
+    /// Bytes of `copied_bulk` that were stored past the caches.
     pub copied_streamed: u64,
     /// Bytes the kernel copied in calls of this process.
     pub copied_kernel: u64,
@@ -107,36 +107,38 @@ pub struct Counters {
     pub doorbells_sent: u64,
     /// Times this endpoint went to sleep.
     pub sleeps: u64,
-    /// Times this process has had other processors interrupted (`membarrier(2)`): for endpoints that had long been
-    /// quiet, for regions withdrawn, for a second thread at an endpoint. For all its endpoints together.
+    /// Times this process has had other processors interrupted (`membarrier(2)`): for endpoints
+    /// that had long been quiet, for regions withdrawn, for a second thread at an endpoint. For all
+    /// its endpoints together.
     pub barriers: u64,
     /// Peers that connected or were connected to.
     pub peers_joined: u64,
-    /// Peers that went, for whatever reason.
+    /// Peers that went, for any reason.
     pub peers_gone: u64,
-    /// One-sided operations on regions of peers. What peers do on this endpoint's is not known here.
+    /// One-sided operations on regions of peers. Operations of peers on this endpoint's regions are
+    /// not known here.
     pub one_sided: OneSidedCount,
     /// Calls and requests made.
     pub called: u64,
-    /// Active messages that a handler has seen to, panics included.
+    /// Active messages that were handled, panics included.
     pub handled: u64,
-    /// Those of them whose handler panicked.
+    /// Active messages whose handler panicked.
     pub handlers_panicked: u64,
     /// Active messages that were dropped: there was no handler of their number, they were too long,
     /// or their sender went before they were whole.
     pub unhandled: u64,
-    /// Messages whose memory was to be given and that waited until their receiver had given some back
-    /// ([`Builder::given_bytes_max`](crate::Builder::given_bytes_max)).
+    /// Messages whose memory was to be given and that waited until their receiver had given some
+    /// back ([`Builder::given_bytes_max`](crate::Builder::given_bytes_max)).
     pub given_stalls: u64,
     /// Messages that a newer one took the place of before they were sent
     /// ([`Endpoint::give_latest`](crate::Endpoint::give_latest)).
     pub replaced: u64,
-    /// Messages that were sent without anybody waiting for them, as memory that is given, and were not delivered
+    /// Messages that were sent without a wait, such as memory that is given, and were not delivered
     /// before the endpoint closed or their peer went.
     pub undelivered: u64,
 }
 
-/// Counts of what was exchanged with one peer.
+/// Counts of messages and operations with one peer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct PeerCounters {
@@ -156,7 +158,7 @@ pub struct PeerCounters {
     pub one_sided: OneSidedCount,
     /// Calls and requests to it.
     pub called: u64,
-    /// Calls and requests of it that a handler has seen to, panics included.
+    /// Calls and requests of it that were handled, panics included.
     pub handled: u64,
     /// Messages to it whose memory was to be given and that waited until it had given some back.
     pub given_stalls: u64,
@@ -196,7 +198,7 @@ impl Counters {
         records: impl Iterator<Item = PeerCounters>,
     ) -> Counters {
         let (maker, others) = (&header.unlocked_by_maker, &header.unlocked_by_others);
-        // A stranger's page may say anything.
+        // A stranger's page may hold any numbers.
         let sum = |of: u64, parts: [u64; 2]| parts.into_iter().fold(of, u64::wrapping_add);
         let mut all = Counters {
             copied_user: header.copied_user,
@@ -217,7 +219,7 @@ impl Counters {
                 all.sent[path as usize] += record.sent[path as usize];
                 all.received[path as usize] += record.received[path as usize];
             }
-            // A stranger's page may say anything.
+            // A stranger's page may hold any numbers.
             let add = |sum: &mut u64, part: u64| *sum = sum.wrapping_add(part);
             add(&mut all.unexpected, record.unexpected);
             add(&mut all.credit_stalls, record.credit_stalls);
@@ -251,7 +253,7 @@ impl Record<AtomicU64> {
         count.received_bytes.add(bytes);
     }
 
-    /// A message that was counted is to be received once more.
+    /// Takes back the count of a message that is to be received once more.
     pub(crate) fn uncount_received(&self, path: Path, bytes: u64) {
         let count = &self.paths[path as usize];
         count.received_messages.add(1u64.wrapping_neg());

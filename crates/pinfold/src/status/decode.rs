@@ -1,5 +1,5 @@
-//! From a page to what it says. The page is a stranger's: any word of it can be any number, and
-//! change at any time. So all of it is copied out once, and only then looked at.
+//! Decodes a page. The page is a stranger's: any word of it can be any number, and change at any
+//! time. So all of it is copied out once, and only then looked at.
 
 use std::time::Duration;
 
@@ -28,10 +28,10 @@ pub(super) struct Copy {
     records: Vec<Record<u64>>,
 }
 
-/// What begins a page of any version: whether the rest can be read.
+/// Checks the beginning of a page of any version, which tells whether the rest can be read.
 ///
 /// # Errors
-/// Why not.
+/// The reason why it cannot.
 pub(super) fn check(page: &Foreign, len: u64) -> Result<(), Problem> {
     if page.word(0).load(Ordering::Relaxed) != MAGIC {
         return Err(Problem::Nonsense("it does not begin as one"));
@@ -46,7 +46,7 @@ pub(super) fn check(page: &Foreign, len: u64) -> Result<(), Problem> {
 /// Copies a page of [`FILE_BYTES`].
 ///
 /// # Errors
-/// Why that could not be.
+/// The reason why it cannot be copied.
 pub(super) fn copy(page: &Foreign) -> Result<Copy, Problem> {
     let seq = page.word(std::mem::offset_of!(Header<u64>, seq) / 8);
     let copied = seqlock::read(seq, TRIES, || {
@@ -66,7 +66,7 @@ pub(super) fn copy(page: &Foreign) -> Result<Copy, Problem> {
 }
 
 impl Copy {
-    /// What it says at `now` of the two clocks that it uses. Whose it is is left open.
+    /// The status in the page at `now` of the two clocks that it uses. Its process is left open.
     pub(super) fn decode(&self, boot_ns: u64, now_ns: u64) -> EndpointStatus {
         let header = &self.header;
         let ago = |now: u64, then: u64| Duration::from_nanos(now.saturating_sub(then));
@@ -126,8 +126,8 @@ fn peer(record: &Record<u64>, now_ns: u64) -> PeerStatus {
         let count = &record.paths[path as usize];
         (count.sent_messages, count.sent_bytes)
     });
-    // The counts and what was last noted of the credit are of two moments: their sum may be off by
-    // some messages, to either side.
+    // The counts and the noted credit are of two moments: their sum may be off by some messages, to
+    // either side.
     let used = cost.wrapping_add(record.credit_offset);
     let used = if used as i64 >= 0 { used.min(record.credit_max) } else { 0 };
     PeerStatus {

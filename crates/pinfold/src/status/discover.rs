@@ -1,9 +1,9 @@
 //! Finding the pages of other processes.
 //!
-//! A page is a file without a name, so it is found by the descriptor that its process has of it:
-//! as a link in `/proc/PID/fd` that reads [`LINK`]. Any process can make such a file, and a child of
-//! `fork(2)` has those of its parent. So it counts only in the process that the page says it is of,
-//! and only if that was there before the page was.
+//! A page is a file without a name, so it is found by the descriptor that its process has of it: as
+//! a link in `/proc/PID/fd` that reads [`LINK`]. Any process can make such a file, and a child of
+//! `fork(2)` has those of its parent. So it counts only in the process that the page names, and
+//! only if that process was there before the page was.
 
 use std::{
     collections::HashSet,
@@ -33,12 +33,14 @@ use crate::{Error, Result};
 /// Milliseconds in which the endpoints of one process may seal the pages that they have begun.
 const IN_THE_MAKING: u32 = 50;
 
-/// Every endpoint of this user's processes that can be seen; for root, of everybody's.
+/// Every visible endpoint of this user's processes; for root, of all processes.
 ///
-/// Looks at all descriptors of all those processes: about a microsecond for each. Nobody notices.
+/// Looks at all descriptors of all those processes: about a microsecond for each. The processes do
+/// not notice.
 ///
 /// # Errors
-/// [`Error::Os`](crate::Error::Os) if there is no `/proc`. What cannot be seen is in the [`View`].
+/// [`Error::Os`](crate::Error::Os) if there is no `/proc`. Processes that cannot be seen are
+/// counted in the [`View`].
 pub fn endpoints() -> Result<View> {
     let failed = |error| crate::Error::os("openat", "/proc", error);
     let own = user::uid();
@@ -46,7 +48,7 @@ pub fn endpoints() -> Result<View> {
     for entry in fs::read_dir("/proc").map_err(failed)?.flatten() {
         let name = entry.file_name();
         let Some(pid) = name.to_str().and_then(|name| name.parse().ok()) else { continue };
-        // One that has just ended is not there.
+        // A process that has just ended is not there.
         if let Ok(process) = Process::read(pid)
             && (own == 0 || process.uid == own)
         {
@@ -57,7 +59,7 @@ pub fn endpoints() -> Result<View> {
     Ok(view)
 }
 
-/// Every endpoint of one process, whoever's it is.
+/// Every endpoint of one process, of any user.
 ///
 /// # Errors
 /// [`Error::Os`](crate::Error::Os) if there is no such process.
@@ -67,7 +69,7 @@ pub fn endpoints_of(pid: u32) -> Result<View> {
     Ok(view)
 }
 
-/// What the system says about a process.
+/// The system's facts about a process.
 struct Process {
     place: PathBuf,
     pid: u32,
@@ -79,7 +81,8 @@ struct Process {
 
 impl Process {
     /// # Errors
-    /// `ESRCH`: there is none, or it has ended. Else what does not let this process look.
+    /// `ESRCH`: there is none, or it has ended. Else the error that keeps this process from
+    /// looking.
     fn read(pid: u32) -> Result<Process, Failed> {
         let none = Failed { call: "openat", errno: Errno::SRCH };
         let place = PathBuf::from(format!("/proc/{pid}"));
@@ -99,7 +102,7 @@ impl Process {
             let mut lines = status.lines().filter_map(|line| line.strip_prefix(name));
             lines.find_map(|rest| rest.strip_prefix(':')).map(str::trim)
         };
-        // What has ended has no descriptors left, and may not be asked.
+        // A process that has ended has no descriptors left, and may not be asked.
         if field("State")?.starts_with(['Z', 'X']) {
             return None;
         }
@@ -184,7 +187,7 @@ impl Process {
         drop(begin);
         let page = Foreign::map(file.as_fd(), FILE_BYTES).map_err(unreadable)?;
         let copy = decode::copy(&page)?;
-        // A child of the process it is of has it, too, and nothing to do with it.
+        // A child of the page's process has it, too, and nothing to do with it.
         if copy.header.pid != self.own_pid || self.began_after(copy.header.made_ns) {
             return Ok(());
         }
@@ -195,7 +198,7 @@ impl Process {
         Ok(())
     }
 
-    /// Whether it is a process that got the same number later.
+    /// True if it is a process that got the same number later.
     fn began_after(&self, made_ns: u64) -> bool {
         let stat = fs::read(self.place.join("stat")).unwrap_or_default();
         let stat = String::from_utf8_lossy(&stat);

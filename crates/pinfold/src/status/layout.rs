@@ -1,4 +1,4 @@
-//! What lies where in a status page, and what it means.
+//! The layout of a status page, and the meaning of its words.
 //!
 //! ```text
 //! 0      the header: who it is, how it is, what it has done
@@ -21,32 +21,32 @@ use crate::{
 
 /// The name of the memfd, by which it is found.
 pub(super) const NAME: &str = "pinfold-status";
-/// What `/proc/PID/fd` calls it.
+/// The name of its link in `/proc/PID/fd`.
 pub(super) const LINK: &str = "/memfd:pinfold-status (deleted)";
-/// What `/proc/PID/fd` calls the memory of an arena.
+/// The name of an arena's link in `/proc/PID/fd`.
 pub(super) const ARENA_LINK: &str = "/memfd:pinfold-arena (deleted)";
 
 pub(super) const MAGIC: u64 = u64::from_ne_bytes(*b"PINFSTAT");
-/// The layout, and what the numbers mean. Another set of paths is another version.
+/// The layout, and the meaning of the numbers. Another set of paths is another version.
 pub(super) const VERSION: u64 = 4 << 8 | Path::ALL.len() as u64;
 
-/// Bytes of the file; those that nobody touches take no memory.
+/// Bytes of the file; untouched ones take no memory.
 pub(super) const FILE_BYTES: usize = 1408 << 10;
-/// What there is in any case: the header, and the first records.
+/// Bytes that are there in any case: the header, and the first records.
 pub(super) const PAGE: usize = 4096;
 
 /// Paths there is room for; see [`PathSet`](crate::PathSet).
 pub(super) const PATHS_MAX: usize = 8;
-/// Bytes of a label at most.
+/// The longest label, in words.
 pub(super) const LABEL_WORDS: usize = 4;
-/// Bytes of an address at most: `local:`, a user, a slash and a name.
+/// The longest address, in words: `local:`, a user, a slash and a name.
 pub(super) const ADDRESS_WORDS: usize = 17;
 
 /// The record of peers that are gone.
 pub(super) const GONE: usize = 0;
 /// The record of peers that found none.
 pub(super) const REST: usize = 1;
-/// The first of those with a peer each.
+/// The first record of a single peer.
 pub(super) const FIRST: usize = 2;
 
 const RECORDS_AT: usize = size_of::<Header<u64>>();
@@ -102,13 +102,13 @@ pub(crate) struct OneSidedWords<W> {
     pub reads: W,
     pub read_bytes: W,
     pub atomics: W,
-    /// Of the writes and reads, those that the kernel copied.
+    /// Writes and reads that the kernel copied.
     pub by_kernel: W,
-    /// Those that the peer's agent copied.
+    /// Writes and reads that the peer's agent copied.
     pub by_agent: W,
 }
 
-/// How the endpoint is at the moment.
+/// The state of the endpoint at the moment.
 pub(crate) mod state {
     /// Its program calls it now and then, or is in a call of it.
     pub(crate) const AWAKE: u64 = 0;
@@ -128,10 +128,10 @@ pub(crate) struct Header<W> {
     /// Guards all that is neither a counter nor a gauge; see [`seqlock`](crate::sync::seqlock).
     pub(super) seq: W,
 
-    // The same for ever.
+    // Constant.
     /// The process, as it calls itself.
     pub(super) pid: W,
-    /// When it was made, `CLOCK_BOOTTIME`.
+    /// The time it was made, `CLOCK_BOOTTIME`.
     pub(super) made_ns: W,
     pub(super) id: [W; 2],
     pub(super) lane_bytes_max: W,
@@ -148,7 +148,7 @@ pub(crate) struct Header<W> {
     // Gauges.
     /// See [`state`].
     pub state: W,
-    /// When it last looked around or went to sleep, `CLOCK_MONOTONIC`.
+    /// The time it last looked around or went to sleep, `CLOCK_MONOTONIC`.
     pub looked_ns: W,
     /// Receives that wait for a message.
     pub posted: W,
@@ -156,7 +156,7 @@ pub(crate) struct Header<W> {
     pub stored: W,
     /// Memory that lanes have grown by.
     pub lane_bytes: W,
-    /// Memory that peers were promised for messages nobody has asked for.
+    /// Memory that peers were promised for unexpected messages.
     pub granted_bytes: W,
     /// Peers that have connected and were not accepted.
     pub newcomers: W,
@@ -172,20 +172,21 @@ pub(crate) struct Header<W> {
     pub peers_joined: W,
     pub peers_gone: W,
 
-    /// The most that may be: the same for ever.
+    /// The most mapped bytes: constant.
     pub(super) mapped_bytes_max: W,
 
     // More counters.
     pub handlers_panicked: W,
     pub unhandled: W,
-    /// Of `copied_user`: those for which an algorithm was chosen, and of them the streamed ones.
+    /// Bytes of `copied_user` for whose copy an algorithm was chosen, and of them the streamed
+    /// ones.
     pub copied_bulk: W,
     pub copied_streamed: W,
-    /// The same of what is copied without the endpoint's lock: by the thread that made it, and by all
-    /// others.
+    /// The same counts of copies without the endpoint's lock: by the thread that made it, and by
+    /// all others.
     pub(super) unlocked_by_maker: BulkWords<W>,
     pub(super) unlocked_by_others: BulkWords<W>,
-    /// Messages that nobody waited for, and that were not delivered before their peer went.
+    /// Messages sent without a wait that were not delivered before their peer went.
     pub undelivered: W,
     /// A gauge: 1 while another endpoint has the name that it listens at.
     pub name_lost: W,
@@ -213,7 +214,7 @@ pub(super) struct CountWords<W> {
 #[repr(C)]
 pub(crate) struct BulkWords<W> {
     pub bulk: W,
-    /// Of them those that went past the caches.
+    /// The bytes of them that went past the caches.
     pub streamed: W,
 }
 
@@ -231,16 +232,16 @@ pub(crate) struct Record<W> {
     pub room_stalls: W,
     /// Times it was woken.
     pub doorbells_sent: W,
-    /// One-sided operations on its memory, by the thread that made the endpoint. Whoever does them
-    /// holds no lock.
+    /// One-sided operations on its memory, by the thread that made the endpoint. Such operations
+    /// hold no lock.
     pub(super) by_maker: OneSidedWords<W>,
     /// Calls and requests to it.
     pub called: W,
-    /// Calls and requests of it that a handler has seen to.
+    /// Calls and requests of it that were handled.
     pub handled: W,
     /// Messages to it whose memory was to be given and that waited until it gave some back.
     pub given_stalls: W,
-    /// Of those of which the newest counts, the ones that a newer one took the place of.
+    /// Messages of which only the newest counts that a newer one took the place of.
     pub replaced: W,
     pub(super) room: [W; 1],
     /// As `by_maker`, by all other threads: on a line of its own, which they share.
@@ -269,7 +270,7 @@ pub(crate) struct Record<W> {
     /// See [`flags`].
     pub flags: W,
 
-    // The same as long as the peer has the record.
+    // Constant as long as the peer has the record.
     /// 1, or 0 for no peer.
     pub(super) used: W,
     /// Index and generation of its `PeerId`.
@@ -279,7 +280,7 @@ pub(crate) struct Record<W> {
     pub(super) endpoint: [W; 2],
     /// The paths to it, a bit each.
     pub(super) agreed: W,
-    /// Why not the others: 16 bits a path.
+    /// The reasons why the others cannot be taken: 16 bits a path.
     pub(super) refusals: [W; 2],
     /// Credit for unmatched messages that it gave, and that it was given.
     pub(super) credit_max: W,
@@ -288,17 +289,17 @@ pub(crate) struct Record<W> {
     pub(super) announced_max: W,
     pub(super) label: Text<W, LABEL_WORDS>,
     pub(super) address: Text<W, ADDRESS_WORDS>,
-    /// A gauge: what is given to it and not back, bytes.
+    /// A gauge: memory that is given to it and not back, bytes.
     pub given_bytes: W,
-    /// A gauge: since when the send to it has waited that has waited longest, `CLOCK_MONOTONIC`; 0 if none does, or
-    /// nobody has looked yet.
+    /// A gauge: the time since when the longest-waiting send to it has waited, `CLOCK_MONOTONIC`; 0
+    /// if none does, or the endpoint has not looked yet.
     pub waits_since_ns: W,
     pub(super) spare: [W; 3],
 }
 
-/// What [`Record::flags`] says.
+/// The bits of [`Record::flags`].
 pub(crate) mod flags {
-    /// Something for it found no room.
+    /// A message or answer for it found no room.
     pub(crate) const BLOCKED: u64 = 1;
     /// Its lane is polled.
     pub(crate) const POLLED: u64 = 2;

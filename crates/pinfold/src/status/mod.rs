@@ -1,16 +1,17 @@
-//! What endpoints tell about themselves, and reading it from outside.
+//! The status of endpoints, published, and read from outside.
 //!
 //! Each endpoint keeps its counters in a memfd of its own that it maps for writing and that the
-//! kernel lets nobody else write. There is no name for it in any directory: it is found among the
-//! descriptors of its process, as `/proc/PID/fd` shows them, and gone with the process. [`endpoints`]
-//! looks there. It only reads, by its own mapping: nobody is asked, woken or waited for, and who may
-//! look at whom is the kernel's business (`PTRACE_MODE_READ_FSCREDS` in `ptrace(2)`).
+//! kernel lets no other process write. There is no name for it in any directory: it is found among
+//! the descriptors of its process, as `/proc/PID/fd` shows them, and gone with the process.
+//! [`endpoints`] looks there. It only reads, by its own mapping: no process is asked, woken or
+//! waited for, and the kernel decides which process may look at which (`PTRACE_MODE_READ_FSCREDS`
+//! in `ptrace(2)`).
 //!
-//! - `layout`: what lies where in the page.
+//! - `layout`: the layout of the page.
 //! - `page`: the memory, written and read.
-//! - `publish`: the endpoint's side; `tallies`: what is counted outside its lock.
-//! - `counters`, `view`: what a reader gets.
-//! - `decode`: from a copy of a page to that; `discover`: all the pages there are.
+//! - `publish`: the endpoint's side; `tallies`: counters outside its lock.
+//! - `counters`, `view`: the types that a reader gets.
+//! - `decode`: from a copy of a page to those; `discover`: all the pages there are.
 
 mod counters;
 mod decode;
@@ -37,15 +38,16 @@ pub(crate) use self::{
     tallies::{Tallies, UnlockedWords},
 };
 
-/// What one unexpected message costs beside its bytes: the receiver's bookkeeping for it.
+/// The credit that one unexpected message costs beside its bytes: the receiver's bookkeeping for
+/// it.
 pub(crate) const MESSAGE_COST: u64 = 128;
 
-/// A number that one thread writes at a time, the one that is inside the endpoint's lock, and that
-/// anybody may read. It orders nothing.
+/// A number that one thread writes at a time, the one inside the endpoint's lock, and that any
+/// thread may read. It orders nothing.
 pub(crate) trait Tally {
-    /// Adds to a counter. A load and a store, as cheap as for a number that nobody else reads.
+    /// Adds to a counter. A load and a store, as cheap as for a number that no other thread reads.
     fn add(&self, more: u64);
-    /// Sets a gauge. It is not stored again if it is that already.
+    /// Sets a gauge. An unchanged value is not stored again.
     fn set(&self, value: u64);
     fn get(&self) -> u64;
 }

@@ -2,9 +2,9 @@
 //! The memory of a status page.
 //!
 //! **Invariant.** Its words are reached as atomics and never otherwise, at offsets that are bounded
-//! here, in memory that is mapped as long as somebody holds a part of it. An endpoint's page has
-//! memory behind every record that is handed out. A stranger's page is a sealed memfd, so that it
-//! does not end before its end; what its words say is checked by those who use it.
+//! here, in memory that is mapped as long as a part of it is held. An endpoint's page has memory
+//! behind every record that is handed out. A stranger's page is a sealed memfd, so that it does not
+//! end before its end; readers check the values of its words.
 
 use std::{
     io,
@@ -32,9 +32,9 @@ pub(super) struct Page {
 }
 
 enum Memory {
-    /// For others to see.
+    /// For other processes to see.
     Shared(SharedMapping),
-    /// Where there is no such file to be had, the endpoint does without being seen.
+    /// Where there is no such file to be had, the endpoint works without being seen.
     Own(Box<Own>),
 }
 
@@ -42,7 +42,8 @@ enum Memory {
 struct Own([AtomicU64; PAGE / 8]);
 
 impl Page {
-    /// A page of zeros, and the descriptor that others find it by. `None`: it cannot be found.
+    /// A page of zeros, and the descriptor by which other processes find it. `None`: it cannot be
+    /// found.
     ///
     /// # Errors
     /// Files in memory are denied. Then no peer can be had either.
@@ -59,7 +60,7 @@ impl Page {
         }
     }
 
-    /// A page of zeros that nobody else sees.
+    /// A page of zeros that no other process sees.
     pub(super) fn unseen() -> Arc<Page> {
         let own = Box::new(Own(std::array::from_fn(|_| AtomicU64::new(0))));
         Arc::new(Page { memory: Memory::Own(own) })
@@ -69,7 +70,7 @@ impl Page {
         let file = memfd::create_fixed(NAME, FILE_BYTES)?;
         let mapping = SharedMapping::map(file.as_fd(), FILE_BYTES).map_err(Failed::of("mmap"))?;
         mapping.populate_file(file.as_fd(), 0..PAGE).map_err(Failed::of("madvise"))?;
-        // Nobody else ever writes it, not even through a descriptor opened anew.
+        // No other process ever writes it, not even through a descriptor opened anew.
         memfd::seal(file.as_fd(), true)?;
         Ok((mapping, file))
     }
@@ -93,7 +94,7 @@ impl Page {
         records_in(self.len())
     }
 
-    /// Has the system set memory aside for record `index`, so that using it cannot fail.
+    /// Makes the system set memory aside for record `index`, so that using it cannot fail.
     pub(super) fn reserve(&self, file: BorrowedFd<'_>, index: usize) -> io::Result<()> {
         match &self.memory {
             Memory::Shared(mapping) => {

@@ -1,7 +1,7 @@
-//! The endpoint's side: who it is, a record for each peer, and their numbers.
+//! The endpoint's side: its identity, a record for each peer, and their numbers.
 //!
 //! Everything here is done by the one thread that is inside the endpoint's lock. Counters and
-//! gauges are stored as they change; who comes and goes, under the page's [sequence
+//! gauges are stored as they change; peers that come and go, under the page's [sequence
 //! lock](crate::sync::seqlock). Nothing in the page is ever read for a decision.
 
 use std::{
@@ -24,7 +24,7 @@ use crate::{
     sync::{AtomicU64, Ordering, biased::this_thread, fence, seqlock},
 };
 
-/// Who an endpoint is.
+/// The identity of an endpoint.
 pub(crate) struct Identity<'a> {
     pub id: [u8; 16],
     pub label: &'a str,
@@ -34,7 +34,7 @@ pub(crate) struct Identity<'a> {
     pub mapped_bytes_max: usize,
 }
 
-/// Who a peer is.
+/// The identity of a peer.
 pub(crate) struct Introduction<'a> {
     pub id: PeerId,
     pub endpoint: [u8; 16],
@@ -58,13 +58,13 @@ pub(crate) struct Status {
     header: Kept<Header<AtomicU64>>,
     gone: Kept<Record<AtomicU64>>,
     rest: Kept<Record<AtomicU64>>,
-    /// By which others find the page.
+    /// The descriptor by which other processes find the page.
     file: Option<OwnedFd>,
     /// Records that have been used lie below this one.
     pub(super) end: usize,
-    /// Those of them that nobody has.
+    /// The free ones of them.
     free: Vec<usize>,
-    /// Those of peers that are gone, in which somebody may still count.
+    /// Records of peers that are gone, in which a thread may still count.
     lingering: Vec<(usize, Arc<Lent>)>,
     /// The record of each peer, by the peer's index.
     slots: Vec<Option<Slot>>,
@@ -78,13 +78,13 @@ struct Slot {
     lent: Arc<Lent>,
 }
 
-/// A record, kept from other peers for as long as somebody counts in it.
+/// A record, kept from other peers for as long as a thread counts in it.
 pub(super) struct Lent(pub Kept<Record<AtomicU64>>);
 
 /// The record of a peer, or of several that share one.
 pub(crate) struct PeerRecord {
     record: Kept<Record<AtomicU64>>,
-    /// Whether it is this peer's alone.
+    /// True if it is this peer's alone.
     listed: bool,
 }
 
@@ -98,27 +98,27 @@ impl Deref for PeerRecord {
 }
 
 impl PeerRecord {
-    /// Whether it is this peer's alone, so that gauges mean something.
+    /// True if it is this peer's alone, so that gauges mean something.
     #[inline(always)]
     pub(crate) fn is_listed(&self) -> bool {
         self.listed
     }
 
-    /// Takes note of the credit the peer gave by now.
+    /// Takes note of the peer's credit by now.
     pub(crate) fn note_credit_max(&self, bytes: u64) {
         if self.listed {
             self.credit_max.set(bytes);
         }
     }
 
-    /// Takes note of the credit it was given by now.
+    /// Takes note of the credit granted to the peer by now.
     pub(crate) fn note_granted(&self, bytes: u64) {
         if self.listed {
             self.granted.set(bytes);
         }
     }
 
-    /// Takes note of what is in use of the peer's credit. Readers add what is sent from now on.
+    /// Takes note of the used part of the peer's credit. Readers add later sends.
     #[inline(always)]
     pub(crate) fn note_credit(&self, used: u64) {
         if !self.listed {
@@ -131,7 +131,7 @@ impl PeerRecord {
     }
 }
 
-/// What the messages sent without asking, so many and so many bytes by each path, cost of credit.
+/// The credit that messages sent without asking cost, given their number and bytes by each path.
 pub(super) fn credit_cost(sent: impl Fn(Path) -> (u64, u64)) -> u64 {
     [Path::Inline, Path::Eager].into_iter().map(sent).fold(0, |sum, (messages, bytes)| {
         sum.wrapping_add(messages.wrapping_mul(MESSAGE_COST)).wrapping_add(bytes)
@@ -148,7 +148,7 @@ impl Deref for Status {
 }
 
 impl Status {
-    /// Tells of an endpoint. Where that cannot be, it just counts.
+    /// Publishes an endpoint. Where that cannot be, it just counts.
     ///
     /// # Errors
     /// Files in memory are denied. Then no peer can be had either.
@@ -173,7 +173,7 @@ impl Status {
             header.address.write(identity.address.as_deref().unwrap_or_default());
             header.records.set(FIRST as u64);
         });
-        // Whoever sees it sees the rest.
+        // A reader that sees it sees the rest.
         header.magic.store(MAGIC, Ordering::Release);
         let (gone, rest) = (page.record(GONE), page.record(REST));
         let (free, lingering, slots) = (Vec::new(), Vec::new(), Vec::new());
@@ -194,7 +194,7 @@ impl Status {
         PeerRecord { record, listed: index != REST }
     }
 
-    /// Where one-sided operations on a peer's regions count; `None`: it is gone.
+    /// The counters of one-sided operations on a peer's regions; `None`: it is gone.
     pub(crate) fn tallies(&self, id: PeerId) -> Option<Tallies> {
         match self.slots.get(id.index as usize) {
             Some(Some(slot)) if slot.owner == id => Some(Tallies::new(&slot.lent, self.maker)),
@@ -202,12 +202,12 @@ impl Status {
         }
     }
 
-    /// Where copies count that are made without the endpoint's lock.
+    /// The counters of copies without the endpoint's lock.
     pub(crate) fn unlocked(&self) -> UnlockedWords {
         UnlockedWords(self.header.clone())
     }
 
-    /// Puts down what was copied, by algorithm and by size.
+    /// Stores the counts of copies, by algorithm and by size.
     pub(crate) fn note_copies(&self, counts: &Counts) {
         let words = self.header.copied.iter().chain(&self.header.by_size);
         for (words, count) in words.zip(counts.copied.iter().chain(&counts.by_size)) {
@@ -234,7 +234,7 @@ impl Status {
         Some(index)
     }
 
-    /// Says who the peer with this record is.
+    /// Stores the identity of the peer with this record.
     pub(crate) fn introduce(&self, record: &PeerRecord, who: &Introduction<'_>) {
         seqlock::write(&self.seq, || match record.listed {
             true => {
@@ -245,7 +245,7 @@ impl Status {
         });
     }
 
-    /// A peer is gone: what was exchanged with it stays counted.
+    /// Strikes a peer that is gone: its counts are kept.
     pub(crate) fn strike(&mut self, id: PeerId) {
         let slot = self.slots.get_mut(id.index as usize);
         let Some(Slot { index, lent, .. }) =
@@ -256,7 +256,7 @@ impl Status {
         if index == REST {
             return seqlock::write(&self.seq, || self.unlisted.add(u64::MAX));
         }
-        // Its counters go when nobody counts there any more.
+        // Its counters go when no thread counts there any more.
         seqlock::write(&self.seq, || {
             lent.0.words()[COUNTERS..].iter().for_each(|word| word.set(0));
         });
@@ -264,7 +264,7 @@ impl Status {
         self.sweep();
     }
 
-    /// Has those records used again in which nobody counts any more.
+    /// Frees the records in which no thread counts any more.
     fn sweep(&mut self) {
         let mut at = 0;
         while at < self.lingering.len() {
@@ -272,7 +272,7 @@ impl Status {
                 at += 1;
                 continue;
             }
-            // What the others counted came before they let go.
+            // The other threads' counts came before they let go.
             fence(Ordering::Acquire);
             let (index, lent) = self.lingering.swap_remove(at);
             self.free.push(index);
@@ -294,7 +294,7 @@ impl Status {
         }
     }
 
-    /// What the endpoint has done so far.
+    /// The counts of the endpoint's work so far.
     pub(crate) fn counters(&self) -> Counters {
         let own = self.slots.iter().flatten().filter(|slot| slot.index != REST);
         let left = self.lingering.iter().map(|(_, lent)| &lent.0);
@@ -302,7 +302,7 @@ impl Status {
         Counters::of(&self.header.copied(), all.map(|record| PeerCounters::of(&record.copied())))
     }
 
-    /// Nobody finds the page any more.
+    /// Closes the page's descriptor, so that no process finds it any more.
     pub(crate) fn withdraw(&mut self) {
         self.file = None;
     }
@@ -330,7 +330,7 @@ fn introduce(record: &Record<AtomicU64>, who: &Introduction<'_>) {
 }
 
 impl Record<AtomicU64> {
-    /// The paths to the peer, and why not the others.
+    /// The paths to the peer, and the reasons against the others.
     pub(crate) fn note_paths(&self, paths: PathSet, refusal: impl Fn(Path) -> Option<Refusal>) {
         self.agreed.set(paths.iter().fold(0, |bits, path| bits | 1 << path as u32));
         let mut refusals = [0u64; 2];
@@ -350,7 +350,7 @@ fn set_id(words: &[AtomicU64; 2], id: [u8; 16]) {
 }
 
 impl<const N: usize> Text<AtomicU64, N> {
-    /// As much of a text as there is room for.
+    /// Stores as much of a text as there is room for.
     fn write(&self, text: &str) {
         let mut end = text.len().min(8 * N);
         while !text.is_char_boundary(end) {

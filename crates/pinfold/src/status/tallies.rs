@@ -1,8 +1,8 @@
-//! Counters of what is done without the endpoint's lock: one-sided operations, and bulk copies.
+//! Counters of work without the endpoint's lock: one-sided operations, and bulk copies.
 //!
-//! The thread that made the endpoint has words that nobody else writes, so it adds as cheaply as
-//! under the lock. All other threads share words, to which they add by a locked instruction. Records
-//! are not used for another peer as long as somebody may count in them.
+//! The thread that made the endpoint has words that no other thread writes, so it adds as cheaply
+//! as under the lock. All other threads share words, to which they add by a locked instruction.
+//! Records are not used for another peer as long as a thread may count in them.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use crate::{
     sync::{AtomicU64, Ordering, biased::this_thread},
 };
 
-/// Where operations on one peer's regions count.
+/// The counters of operations on one peer's regions.
 pub(crate) struct Tallies {
     lent: Arc<Lent>,
     /// The thread that made the endpoint.
@@ -29,7 +29,7 @@ impl Tallies {
         Tallies { lent: Arc::clone(lent), maker }
     }
 
-    /// A write has succeeded.
+    /// Counts a write that succeeded.
     #[inline]
     pub(crate) fn wrote(&self, bytes: u64) {
         self.count(|words, add| {
@@ -38,7 +38,7 @@ impl Tallies {
         });
     }
 
-    /// A read has succeeded.
+    /// Counts a read that succeeded.
     #[inline]
     pub(crate) fn read(&self, bytes: u64) {
         self.count(|words, add| {
@@ -47,13 +47,13 @@ impl Tallies {
         });
     }
 
-    /// An atomic operation has succeeded.
+    /// Counts an atomic operation that succeeded.
     #[inline]
     pub(crate) fn changed(&self) {
         self.count(|words, add| add(&words.atomics, 1));
     }
 
-    /// The write or read that was counted before, or is next, went this way.
+    /// Counts the path of the write or read that was counted before, or is next.
     #[inline]
     pub(crate) fn went_by(&self, path: Path) {
         match path {
@@ -75,18 +75,18 @@ impl Tallies {
     }
 }
 
-/// Where an endpoint's bulk copies count that are made without its lock.
+/// The counters of an endpoint's bulk copies without its lock.
 pub(crate) struct UnlockedWords(pub(super) Kept<Header<AtomicU64>>);
 
 impl UnlockedWords {
-    /// The thread that made the endpoint has copied so many bytes.
+    /// Counts bytes that the thread that made the endpoint copied.
     #[inline]
     pub(crate) fn add_by_maker(&self, bytes: u64, streamed: bool) {
         self.0.unlocked_by_maker.bulk.add(bytes);
         self.0.unlocked_by_maker.streamed.add(if streamed { bytes } else { 0 });
     }
 
-    /// Another thread has.
+    /// Counts bytes that another thread copied.
     pub(crate) fn add_by_others(&self, bytes: u64, streamed: bool) {
         self.0.unlocked_by_others.bulk.fetch_add(bytes, Ordering::Relaxed);
         if streamed {

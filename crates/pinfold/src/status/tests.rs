@@ -1,4 +1,4 @@
-//! Status pages: what is written is read, whole, and by nobody else.
+//! Status pages: readers get whole pages as they were written, and only the endpoint writes.
 
 use std::{
     os::fd::{AsFd, OwnedFd},
@@ -69,8 +69,8 @@ fn introduce(status: &Status, record: &PeerRecord, id: PeerId, label: &str) {
     );
 }
 
-/// Whether nothing is seen of it any more. Another test that is just looking at this process has a copy of
-/// its descriptor for a moment.
+/// Returns whether the endpoint is no longer seen. Another test that is just looking at this
+/// process has a copy of its descriptor for a moment.
 fn is_gone(id: u8) -> bool {
     let end = Instant::now() + Duration::from_secs(20);
     while seen(id).is_some() {
@@ -82,7 +82,7 @@ fn is_gone(id: u8) -> bool {
     true
 }
 
-/// What is seen of the endpoint with this number.
+/// The status of the endpoint with this number.
 fn seen(id: u8) -> Option<EndpointStatus> {
     let view = endpoints_of(std::process::id()).unwrap();
     view.endpoints.into_iter().find(|endpoint| endpoint.id == [id; 16])
@@ -118,7 +118,7 @@ fn what_is_put_down_is_seen() {
     assert_eq!(peer.paths, PathSet::all().without(Path::Cma));
     assert_eq!(peer.refusals, [(Path::Cma, Refusal::Denied(1))]);
     assert_eq!(peer.counters.received[Path::Cma as usize].bytes, 1 << 40);
-    // What was noted, and what was sent since.
+    // The noted credit, and the messages sent since.
     assert_eq!((peer.credit_used, peer.credit_max), (136 + 228, 1000));
     assert_eq!((peer.waiting_max, peer.announced_max), (30, u64::from(u32::MAX)));
     assert_eq!((peer.queued, peer.blocked, peer.leaving), (5, true, false));
@@ -158,14 +158,14 @@ fn nobody_else_can_write_it() {
     drop(status);
 }
 
-/// Whether the kernel has the seal (5.1).
+/// Returns whether the kernel has the seal (5.1).
 fn has_the_seal() -> bool {
     let file = memfd::create_fixed("pinfold-test", 4096).unwrap();
     memfd::seal(file.as_fd(), true).unwrap();
     memfd::refuses_writers(file.as_fd())
 }
 
-/// Peers come and go; those that find no record count, too; nothing that was counted is lost.
+/// Peers come and go; those that find no record count, too; no count is lost.
 #[test]
 fn more_peers_than_records() {
     let room = records_in(FILE_BYTES) - FIRST;
@@ -204,8 +204,8 @@ fn more_peers_than_records() {
     assert!(all.peers.iter().any(|peer| peer.label == "late" && peer.id == 1 << 32 | 5));
 }
 
-/// What is counted without the lock, by whatever thread, counts once and with the right peer, though
-/// that may be gone by then.
+/// Operations without the lock, by any thread, count once and with the right peer, though that may
+/// be gone by then.
 #[test]
 fn operations_of_many_threads() {
     let mut status = status(7, "");
@@ -276,8 +276,8 @@ fn without_a_file() {
     assert!(seen(5).is_none());
 }
 
-/// Whatever moment a reader comes at, the sum over those there and those gone is whole, and no
-/// record is half one peer's and half another's.
+/// For a reader at any moment, the sum over peers there and those gone is whole, and no record is
+/// half one peer's and half another's.
 #[test]
 fn no_copy_is_torn() {
     let mut status = status(6, "");
@@ -299,7 +299,7 @@ fn no_copy_is_torn() {
     });
     let mut generation = 0;
     while !stop.load(Ordering::Relaxed) && !reader.is_finished() {
-        // Counted while nobody looks, or messages and bytes would be of two moments.
+        // Counted under the sequence lock, or messages and bytes would be of two moments.
         let record = status.enlist(peer(0, generation));
         seqlock::write(&status.seq, || record.count_sent(Path::Inline, 5));
         introduce(&status, &record, peer(0, generation), &format!("peer {generation}"));
@@ -340,8 +340,8 @@ fn what_is_no_page_is_called_so() {
     assert_eq!(copy(&[(RECORDS, records_in(FILE_BYTES) as u64)]), None);
 }
 
-/// What was noted of the credit, and what was sent since, may not go together: no more is used than there is, and
-/// not less than nothing.
+/// The noted credit and the messages sent since may not go together: no more is used than there is,
+/// and not less than nothing.
 #[test]
 fn credit_that_is_used_is_some_of_what_there_is() {
     let used = |offset: u64, max: u64| {
@@ -372,7 +372,7 @@ proptest! {
         let mut words: Vec<(usize, u64)> = words.into_iter().enumerate().collect();
         words[SEQ].1 &= !1;
         words[RECORDS].1 = records;
-        // Some that are nearly right.
+        // Some words that are nearly right.
         for (at, bits) in bits.iter().enumerate() {
             words[record_at(3) / 8 + at].1 = u64::from(*bits);
         }

@@ -1,23 +1,23 @@
-//! What can be seen of the endpoints of other processes.
+//! A view of the endpoints of other processes.
 
 use std::{fmt, time::Duration};
 
 use super::{Counters, PeerCounters};
 use crate::{Path, PathSet, Refusal, copy::Counts};
 
-/// What was found in one look. Made by [`endpoints`](super::endpoints).
+/// The result of one look. Made by [`endpoints`](super::endpoints).
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct View {
     /// The endpoints, in the order of their processes.
     pub endpoints: Vec<EndpointStatus>,
-    /// Pages that say nothing.
+    /// Pages that cannot be read.
     pub troubles: Vec<Trouble>,
-    /// Processes of this user that it may not look into; for root, of anybody.
+    /// Processes of this user that it may not look into; for root, of any user.
     pub hidden: usize,
 }
 
-/// How an endpoint is at the moment.
+/// The state of an endpoint at the moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum State {
@@ -48,8 +48,9 @@ impl fmt::Display for State {
 
 /// One endpoint of a process.
 ///
-/// The counters are those of this moment, each by itself. What waits and what is queued is as it
-/// was when the endpoint last changed it. Texts come from others; they have no control characters.
+/// The counters are those of this moment, each by itself. Waiting and queued messages are as they
+/// were when the endpoint last changed them. Texts come from others; they have no control
+/// characters.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct EndpointStatus {
@@ -63,23 +64,24 @@ pub struct EndpointStatus {
     pub uid: u32,
     /// Its label; often none.
     pub label: String,
-    /// Where it listens, if it does.
+    /// The address at which it listens, if it does.
     pub address: Option<String>,
-    /// Whether another endpoint has taken that name, so that nobody finds this one by it:
+    /// True if another endpoint has taken that name, so that no peer finds this one by it:
     /// [`Error::NameLost`](crate::Error::NameLost).
     pub name_lost: bool,
-    /// Since when it is there.
+    /// The time since it was made.
     pub age: Duration,
-    /// Whether it is in use.
+    /// Its state.
     pub state: State,
-    /// Since when it has neither looked at its sockets nor gone to sleep: below a millisecond for
-    /// one that waits or receives without sleep. One that is asleep went to sleep then.
+    /// The time for which it has neither looked at its sockets nor gone to sleep: below a
+    /// millisecond for one that waits or receives without sleep. One that is asleep went to sleep
+    /// then.
     pub looked_ago: Duration,
-    /// What it has done so far, with all peers, those that are gone as well.
+    /// Counts of its work so far, with all peers, also those that are gone.
     pub counters: Counters,
     /// Its peers.
     pub peers: Vec<PeerStatus>,
-    /// Connected peers that have no place in `peers`, of which there are 1,600.
+    /// Connected peers beyond the 1,600 that have a place in `peers`.
     pub peers_unlisted: u64,
     /// Peers that have connected and were not accepted yet.
     pub newcomers: u64,
@@ -93,7 +95,7 @@ pub struct EndpointStatus {
     pub lane_bytes: u64,
     /// ...and may grow by: `Builder::lane_bytes_max`.
     pub lane_bytes_max: u64,
-    /// Memory promised to peers for messages nobody has asked for, bytes.
+    /// Memory promised to peers for unexpected messages, bytes.
     pub granted_bytes: u64,
     /// ...of this much: `Builder::unexpected_bytes_max`.
     pub unexpected_bytes_max: u64,
@@ -101,12 +103,12 @@ pub struct EndpointStatus {
     pub mapped_bytes: u64,
     /// ...and may have: `Builder::mapped_bytes_max`.
     pub mapped_bytes_max: u64,
-    /// Files of arenas that its process has: of all its arenas, for whichever endpoint.
+    /// Files of arenas that its process has: of all its arenas, for any endpoint.
     pub arena_files: u64,
-    /// Memory that those have, bytes.
+    /// Memory of those files, bytes.
     pub arena_bytes: u64,
-    /// What [`Endpoint::copies`](crate::Endpoint::copies) says, as it was at most some milliseconds
-    /// before the endpoint last looked around.
+    /// The counts of [`Endpoint::copies`](crate::Endpoint::copies), as they were at most some
+    /// milliseconds before the endpoint last looked around.
     pub copies: Counts,
 }
 
@@ -114,7 +116,7 @@ pub struct EndpointStatus {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct PeerStatus {
-    /// Which it is among the peers of the endpoint; none has the same later.
+    /// Its number among the peers of the endpoint; no later peer has the same.
     pub id: u64,
     /// Its [`EndpointStatus::id`].
     pub endpoint: [u8; 16],
@@ -124,28 +126,28 @@ pub struct PeerStatus {
     pub uid: u32,
     /// Its label; often none.
     pub label: String,
-    /// The address that was connected to; `None` if it was the peer that connected.
+    /// The address that was connected to; `None` if the peer connected.
     pub address: Option<String>,
     /// The paths on which messages to it can go.
     pub paths: PathSet,
-    /// Why they cannot go on the others.
+    /// The reasons why they cannot go on the others.
     pub refusals: Vec<(Path, Refusal)>,
-    /// What was exchanged with it.
+    /// Counts of messages exchanged with it.
     pub counters: PeerCounters,
     /// Sends with something left to write.
     pub queued: u64,
     /// Answers that found no room yet.
     pub answers: u64,
-    /// Announced messages that it has not asked for, and how many it takes.
+    /// Announced messages that it has not asked for; it takes `waiting_max`.
     pub waiting: u64,
     /// See `waiting`.
     pub waiting_max: u64,
-    /// How long the send has waited that has waited longest, of those that are queued or announced; `None` if none
-    /// does. The endpoint looks when it goes to sleep, and now and then: a send that has only just begun to wait is
-    /// among those that are counted before it is seen here.
+    /// The time for which the longest-waiting send has waited, of those that are queued or
+    /// announced; `None` if none does. The endpoint looks when it goes to sleep, and now and then:
+    /// a send that has only just begun to wait is counted before it is seen here.
     pub waits: Option<Duration>,
-    /// Credit in use, bytes: for messages of which the endpoint has not seen yet that they were
-    /// taken. It looks when it goes to sleep, when credit runs out, and now and then.
+    /// Credit in use, bytes: for messages that the endpoint has not yet seen taken. It looks when
+    /// it goes to sleep, when credit runs out, and now and then.
     pub credit_used: u64,
     /// Credit it gave, bytes.
     pub credit_max: u64,
@@ -153,7 +155,7 @@ pub struct PeerStatus {
     pub owed: u64,
     /// Credit that it was given, bytes.
     pub granted: u64,
-    /// Its announced messages that wait for a receive here, and how many are taken.
+    /// Its announced messages that wait for a receive here; `announced_max` are taken.
     pub announced: u64,
     /// See `announced`.
     pub announced_max: u64,
@@ -163,22 +165,22 @@ pub struct PeerStatus {
     pub lane_bytes: u64,
     /// Memory that is given to it and is not back, bytes, with 1 KiB for each message.
     pub given_bytes: u64,
-    /// Whether something for it finds no room.
+    /// True if a message or answer for it finds no room.
     pub blocked: bool,
-    /// Whether it is being let go.
+    /// True if it is being let go.
     pub leaving: bool,
-    /// Whether it is reached over a connection that is encrypted.
+    /// True if it is reached over a connection that is encrypted.
     pub encrypted: bool,
 }
 
 impl PeerStatus {
-    /// Why messages to it cannot go by `path`.
+    /// The reason why messages to it cannot go by `path`.
     pub fn refused(&self, path: Path) -> Option<Refusal> {
         self.refusals.iter().find(|(other, _)| *other == path).map(|(_, why)| *why)
     }
 }
 
-/// A page that calls itself a status page, and what is wrong with it.
+/// A page that calls itself a status page, and its fault.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Trouble {
@@ -186,7 +188,7 @@ pub struct Trouble {
     pub pid: u32,
     /// The name of that process.
     pub command: String,
-    /// What is wrong.
+    /// The fault.
     pub what: Problem,
 }
 
@@ -196,7 +198,7 @@ impl fmt::Display for Trouble {
     }
 }
 
-/// What is wrong with a page.
+/// The fault of a page.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Problem {
@@ -206,7 +208,7 @@ pub enum Problem {
     Nonsense(&'static str),
     /// It changed whenever it was read; or its process was stopped when it was being changed.
     Unsteady,
-    /// It could not be read: what the system said.
+    /// It could not be read: the system's error.
     Unreadable(String),
 }
 

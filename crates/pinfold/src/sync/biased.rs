@@ -13,15 +13,16 @@
 //!
 //! - The bias comes back (Dice, Moir, Scherer, *Quickly Reacquirable Locks*, 2003, section 2) when
 //!   the owner, leaving, has held the mutex many times in a row: it stores `revoked = false` with
-//!   the mutex still held and nothing inside, and whoever takes the mutex next revokes again.
+//!   the mutex still held and nothing inside, and the next thread that takes the mutex revokes
+//!   again.
 //!
 //! A lone thread pays two plain stores and one load an entry, no locked instruction: a locked
 //! instruction would wait for the stores into the shared ring, a cache-line hop (40 to 165 ns) for
 //! every message.
 //!
-//! - A forked child has the threads of its parent no more, but their entries: a value that one
-//!   was in the middle of when the process forked is never reached again, not even dropped. That
-//!   children do not enter is their callers' part.
+//! - A forked child has the threads of its parent no more, but their entries: a value that a thread
+//!   was in the middle of when the process forked is never reached again, not even dropped. The
+//!   callers keep children from entering.
 //!
 //! Entering twice on one thread would alias the value. User code never runs inside (wakers,
 //! drops of user buffers and user trait methods all run after the exit); the owner's second
@@ -47,22 +48,23 @@ pub(crate) fn this_thread() -> usize {
     MARK.with(|mark| std::ptr::from_ref(mark) as usize)
 }
 
-/// Entries of the owner alone after which it has the bias back, at first: twice as many each time. Revoking
-/// costs some microseconds, as much as some hundred entries through the mutex, and interrupts other processors.
+/// Entries in a row after which the owner has the bias back, at first: twice as many each time.
+/// Revoking costs some microseconds, as much as some hundred entries through the mutex, and
+/// interrupts other processors.
 const BACK_AFTER: u32 = 4096;
-/// The most: a second's entries, so that another thread that comes now and then has the bias revoked once a
-/// second at most.
+/// The most of them: a second's entries, so that a thread that comes now and then has the bias
+/// revoked once a second at most.
 const BACK_AFTER_MAX: u32 = 1 << 24;
 
 pub(crate) struct BiasedLock<T> {
     owner: usize,
     inside: AtomicBool,
     revoked: AtomicBool,
-    /// Whether the kernel can revoke the bias.
+    /// True if the kernel can revoke the bias.
     revocable: bool,
     mutex: RawMutex,
-    /// The owner's entries through the mutex since another thread came, and how many there have to be. Guarded by
-    /// the mutex.
+    /// The owner's entries through the mutex since another thread came, and the number that brings
+    /// the bias back. Guarded by the mutex.
     alone: AtomicU32,
     back_after: AtomicU32,
     value: UnsafeCell<ManuallyDrop<T>>,
@@ -105,7 +107,7 @@ impl<T> BiasedLock<T> {
         if self.revoked.load(Ordering::Acquire) { None } else { Some(fast_path) }
     }
 
-    /// Whether more threads than its owner have come lately, or may have.
+    /// True if more threads than its owner have come lately, or may have.
     #[inline(always)]
     pub(crate) fn has_others(&self) -> bool {
         self.revoked.load(Ordering::Relaxed)
@@ -165,7 +167,7 @@ impl<T> BiasedLock<T> {
 impl<T> Drop for BiasedLock<T> {
     fn drop(&mut self) {
         if self.get_mut().is_some() {
-            // SAFETY: nobody is inside, nor will be: this is the end of the lock.
+            // SAFETY: no thread is inside, nor will be: this is the end of the lock.
             unsafe { ManuallyDrop::drop(self.value.get_mut()) };
         }
     }
@@ -186,7 +188,7 @@ impl<T> Drop for Guard<'_, T> {
         if self.held != 0 {
             return self.lock.unlock_slow();
         }
-        // Release: what was done inside comes before a revoker that sees this.
+        // Release: accesses inside come before those of a revoker that sees this.
         self.lock.inside.store(false, Ordering::Release);
     }
 }

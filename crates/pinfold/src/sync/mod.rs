@@ -12,7 +12,7 @@ pub(crate) use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 
 pub(crate) use wide::store_words;
 
-/// How the cheap side of a store-then-load handshake keeps its store before its load.
+/// The way in which the cheap side of a store-then-load handshake keeps its store before its load.
 ///
 /// A producer publishes and then looks whether the consumer sleeps; a consumer says that it will
 /// sleep and then looks once more for something published. One of the two must see the other
@@ -35,7 +35,7 @@ impl LightFence {
             LightFence::Compiler => std::sync::atomic::compiler_fence(Ordering::SeqCst),
             LightFence::Full => fence(Ordering::SeqCst),
         }
-        // Loom knows no membarrier; under it both sides fence, which is what membarrier amounts to.
+        // Loom knows no membarrier; under it both sides fence, which has the same effect.
         #[cfg(loom)]
         fence(Ordering::SeqCst);
     }

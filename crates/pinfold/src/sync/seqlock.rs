@@ -1,10 +1,10 @@
 //! A sequence lock: one thread changes some words now and then, any number of others copy them,
 //! and none of them ever waits for a reader.
 //!
-//! **Invariant.** Whoever is told that a copy is good has a copy of words that were all there at
-//! one moment: while they change the sequence number is odd, and after each change it is another
-//! one. This holds against threads that keep the rules. What a stranger writes is any number: it
-//! makes a copy bad, or nonsense, and never does any harm, for all of it are atomics.
+//! **Invariant.** A copy that is reported good has words that were all there at one moment: while
+//! they change the sequence number is odd, and after each change it is another one. This holds
+//! against threads that keep the rules. A stranger may write any number: it makes a copy bad, or
+//! nonsense, and never does any harm, for all of it are atomics.
 //!
 //! The fences are those of Boehm, *Can Seqlocks Get Along with Programming Language Memory
 //! Models?*, MSPC 2012. All loads are relaxed: only these are sure to work on memory that is mapped
@@ -16,11 +16,12 @@ use super::{AtomicU64, Ordering, fence};
 pub(crate) fn write<R>(seq: &AtomicU64, change: impl FnOnce() -> R) -> R {
     let odd = seq.load(Ordering::Relaxed).wrapping_add(1) | 1;
     seq.store(odd, Ordering::Relaxed);
-    // Pairs with the second fence of `read`: who has seen one of the new words sees that the number
-    // is odd, or a later one.
+    // Pairs with the second fence of `read`: a reader that has seen one of the new words sees that
+    // the number is odd, or a later one.
     fence(Ordering::Release);
     let done = change();
-    // Pairs with the first fence of `read`: who has seen the even number sees all the new words.
+    // Pairs with the first fence of `read`: a reader that has seen the even number sees all the new
+    // words.
     seq.store(odd.wrapping_add(1), Ordering::Release);
     done
 }

@@ -1,16 +1,16 @@
 #![allow(unsafe_code)]
 //! Several words stored by as few instructions as there can be.
 //!
-//! **Invariant.** What is stored is what one relaxed atomic store a word would: all of `words`, to
-//! the places of the same number, and nothing else.
+//! **Invariant.** The effect is that of one relaxed atomic store a word: all of `words`, to the
+//! places of the same number, and nothing else.
 //!
-//! A line that another core polls is taken away by its next look, also when only half of what goes
-//! there has been written: then it has to come back first, two hops for nothing. The fewer cycles
-//! lie between the first store and the last, the rarer that is.
+//! A line that another core polls is taken away by its next look, also when only half of the words
+//! have been written: then it has to come back first, two hops for nothing. The fewer cycles lie
+//! between the first store and the last, the rarer that is.
 
 use super::{AtomicU64, Ordering};
 
-/// Stores each word at its place, in any order, relaxed. As many as there are of both.
+/// Stores each word at its place, in any order, relaxed; as many as there are of both.
 #[inline(always)]
 pub(crate) fn store_words(places: &[AtomicU64], words: &[u64]) {
     let len = places.len().min(words.len());

@@ -1,8 +1,9 @@
-//! What goes over a pair's socket once the greeting is over: doorbells, and memory by descriptor.
+//! `ChannelMessage`: messages over a pair's socket once the greeting is over, which are doorbells,
+//! and memory by descriptor.
 //!
-//! A doorbell is one byte. Everything else is three words. A descriptor of the ring may name memory
-//! as soon as the channel message with it is on its way: who reads the descriptor then finds the
-//! channel message.
+//! A doorbell is one byte. Every other message is three words. A descriptor of the ring may name
+//! memory as soon as the channel message with it is in flight: the consumer of the descriptor then
+//! finds the channel message.
 
 use std::{
     io,
@@ -19,32 +20,32 @@ const BYTES: usize = WORDS * size_of::<u64>();
 const EXTENT: u64 = 1;
 const GONE: u64 = 2;
 
-/// Set beside [`EXTENT`]: the peer may write there, too.
+/// Flag beside [`EXTENT`]: the peer may write there, too.
 const WRITABLE: u64 = 1 << 32;
 
 /// Memory of a peer that can be mapped here.
 #[derive(Debug)]
 pub(crate) struct Extent {
-    /// Never used again by that process.
+    /// An id that the process never uses again.
     pub id: u64,
     pub bytes: u64,
     pub writable: bool,
     pub fd: OwnedFd,
 }
 
-/// What came.
+/// A message that has come.
 #[derive(Debug)]
 pub(crate) enum ChannelMessage {
-    /// There is something in the ring, or room.
+    /// There is a descriptor in the ring, or room.
     Bell,
     Extent(Extent),
-    /// The extent `id` is in use no more: its mapping only keeps memory from its owner.
+    /// The extent `id` is no longer in use: its mapping only keeps memory from its owner.
     Gone {
         id: u64,
     },
-    /// Memory whose descriptor found no place in this process: its limit is reached.
+    /// An extent came whose descriptor found no place in this process: its limit is reached.
     Lost,
-    /// Something that no honest peer sends.
+    /// A message came that no honest peer sends.
     Senseless,
     /// The peer has closed the connection.
     Closed,
@@ -53,7 +54,7 @@ pub(crate) enum ChannelMessage {
 /// Sends an extent.
 ///
 /// # Errors
-/// `EAGAIN` if the peer has not taken what was sent before, and others of `sendmsg(2)`.
+/// `EAGAIN` if the peer has not taken the messages sent before, and others of `sendmsg(2)`.
 pub(crate) fn send_extent(
     socket: impl AsFd,
     id: u64,
@@ -65,7 +66,7 @@ pub(crate) fn send_extent(
     send(socket, [kind, id, bytes], &[fd])
 }
 
-/// Says that an extent is in use no more.
+/// Says that an extent is no longer in use.
 ///
 /// # Errors
 /// As for [`send_extent`].
@@ -81,11 +82,11 @@ fn send(socket: impl AsFd, words: [u64; WORDS], fds: &[BorrowedFd<'_>]) -> io::R
     seqpacket::send(socket, &bytes, fds)
 }
 
-/// Takes what comes next; `None` if nothing is waiting. What came without sense was discarded, and
-/// its descriptors closed.
+/// Takes the next message; `None` if nothing is waiting. A message without sense is discarded, and
+/// its descriptors are closed.
 ///
 /// # Errors
-/// What `recvmsg(2)` said.
+/// Those of `recvmsg(2)`.
 pub(crate) fn take(socket: impl AsFd) -> io::Result<Option<ChannelMessage>> {
     let mut bytes = [0; BYTES];
     let got = match seqpacket::recv(socket, &mut bytes, 1) {
@@ -113,7 +114,7 @@ pub(crate) fn take(socket: impl AsFd) -> io::Result<Option<ChannelMessage>> {
             })
         }
         (BYTES, false, None, GONE) => ChannelMessage::Gone { id: word(1) },
-        // The kernel then delivers the bytes alone, and says that something was cut off.
+        // The kernel then delivers the bytes alone, and reports that control data was cut off.
         (BYTES, true, None, kind) if kind & !WRITABLE == EXTENT => ChannelMessage::Lost,
         _ => ChannelMessage::Senseless,
     }))

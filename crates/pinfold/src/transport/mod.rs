@@ -1,4 +1,4 @@
-//! How bytes reach a peer.
+//! Transports: the ways that bytes take to a peer.
 
 #[cfg(not(loom))]
 pub(crate) mod descriptor_channel;

@@ -1,4 +1,4 @@
-//! Active messages: what a descriptor says of a message that is for a handler.
+//! Active messages: the fields of a descriptor for a message to a handler.
 //!
 //! A short one is a descriptor of its own kind: aux is the handler's number, the first word of the
 //! body the verb and the token, and up to 48 bytes follow. A longer one comes as any message does;
@@ -10,7 +10,7 @@ use super::descriptor::Body;
 /// Bytes of an active message that fit into a descriptor.
 pub(crate) const ACTIVE_MAX: usize = 48;
 
-/// What a message is for.
+/// The purpose of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Verb {
@@ -41,22 +41,22 @@ impl Verb {
         })
     }
 
-    /// Whether it is to be answered.
+    /// True if it is to be answered.
     pub(crate) const fn is_asking(self) -> bool {
         matches!(self, Verb::Request | Verb::Serve)
     }
 
-    /// Whether it ends a request: its receiver has set a place aside for it.
+    /// True if it ends a request: its receiver has set a place aside for it.
     pub(crate) const fn is_answer(self) -> bool {
         matches!(self, Verb::Reply | Verb::Failed)
     }
 }
 
-/// Whom a message is for.
+/// The addressee of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Label {
     pub verb: Verb,
-    /// The handler's number; in a failure, why.
+    /// The handler's number; in a failure, the reason.
     pub id: u32,
     /// The requester's number for the request; repeated in the answer.
     pub token: u32,
@@ -75,7 +75,7 @@ impl Label {
         }
     }
 
-    /// What a longer message says in place of a tag.
+    /// The tag field of a longer message.
     pub(crate) const fn tag(self) -> u64 {
         self.id as u64 | (self.token as u64) << 32
     }
@@ -85,7 +85,7 @@ impl Label {
     }
 }
 
-/// Why a request has no answer.
+/// The reason why a request has no answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub(crate) enum Failure {

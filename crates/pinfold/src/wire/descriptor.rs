@@ -1,8 +1,8 @@
 //! The 64-byte descriptor: one header word and seven words of body.
 //!
 //! The header is written last and read first; it carries the sequence number that tells a fresh
-//! descriptor from what the slot held a lap ago, so a consumer finds a message by reading the
-//! very line the message is in.
+//! descriptor from the one that the slot held a lap ago, so a consumer finds a message by reading
+//! the very line the message is in.
 //!
 //! ```text
 //! bits  0..16  sequence number, never 0
@@ -15,9 +15,9 @@
 //! ```
 //!
 //! A 64-bit tag and 56 bytes do not fit beside a header in one line. So an inline descriptor
-//! carries the low half of its tag; the high half is what the lane's last [`Kind::InlineWide`] or
-//! [`Kind::TagHigh`] said. Programs send long runs with one high half (a communicator, a
-//! context), so almost every message takes one line.
+//! carries the low half of its tag; the high half is that of the lane's last [`Kind::InlineWide`]
+//! or [`Kind::TagHigh`]. Programs send long runs with one high half (a communicator, a context), so
+//! almost every message takes one line.
 
 use super::{
     active::Verb,
@@ -32,7 +32,7 @@ pub(crate) const INLINE_WIDE_MAX: usize = 48;
 /// The words of a descriptor after its header.
 pub(crate) type Body = [u64; DESCRIPTOR_WORDS - 1];
 
-/// What a descriptor says.
+/// The kind of a descriptor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Kind {
@@ -126,7 +126,7 @@ impl Header {
         self.0 | seq as u64 | marks | ack
     }
 
-    /// Without what the ring adds.
+    /// The header without the fields that the ring adds.
     pub(crate) const fn bare(self) -> u64 {
         self.0 & (KIND_MASK << KIND_SHIFT | LEN_MASK << LEN_SHIFT | (u32::MAX as u64) << AUX_SHIFT)
     }
@@ -146,7 +146,7 @@ impl Header {
         Kind::from_bits(self.0 >> KIND_SHIFT & KIND_MASK)
     }
 
-    /// Whether this is an ordinary inline message: the one kind with a fast path.
+    /// True if this is an ordinary inline message: the one kind with a fast path.
     #[inline]
     pub(crate) const fn is_inline(self) -> bool {
         self.0 >> KIND_SHIFT & KIND_MASK == Kind::Inline as u64
@@ -157,39 +157,40 @@ impl Header {
         self.0 & WRAP != 0
     }
 
-    /// Slots between this descriptor's and the next one's, unless it [wraps](Header::wraps): 0 or 1.
+    /// Slots between this descriptor's and the next one's, unless it [wraps](Header::wraps): 0 or
+    /// 1.
     #[inline]
     pub(crate) const fn skips(self) -> u32 {
         (self.0 >> SKIP_SHIFT & 1) as u32
     }
 
-    /// How many more descriptors of the other direction its writer had consumed than `known`, at
-    /// the least: it says so modulo 16.
+    /// The least number of descriptors of the other direction that its writer had consumed beyond
+    /// `known`: the field counts modulo 16.
     #[inline]
     pub(crate) const fn acknowledges_beyond(self, known: u64) -> u64 {
         (self.0 >> ACK_SHIFT).wrapping_sub(known) & ACK_MASK
     }
 
-    /// Bytes carried inline, at most what fits; whatever the peer wrote.
+    /// Bytes carried inline, at most `max`, whatever the peer wrote.
     #[inline]
     pub(crate) const fn inline_len(self, max: usize) -> Option<usize> {
         let len = (self.0 >> LEN_SHIFT & LEN_MASK) as usize;
         if len <= max { Some(len) } else { None }
     }
 
-    /// What is in the place of the bytes carried inline, below 64: what a `Use` or `Used` is.
+    /// The number in place of the bytes carried inline, below 64: the code of a `Use` or `Used`.
     #[inline]
     pub(crate) const fn code(self) -> usize {
         (self.0 >> LEN_SHIFT & LEN_MASK) as usize
     }
 
-    /// What the message is for that this `Eager` or `Rts` begins.
+    /// The purpose of the message that this `Eager` or `Rts` begins.
     #[inline]
     pub(crate) const fn verb(self) -> Option<Verb> {
         Verb::from_bits(self.0 >> LEN_SHIFT & LEN_MASK)
     }
 
-    /// Whether this is of `kind`, `Eager` or `Rts`, and its message for a receive: one comparison.
+    /// True if this is of `kind`, `Eager` or `Rts`, and its message for a receive: one comparison.
     #[inline]
     pub(crate) const fn begins_tagged(self, kind: Kind) -> bool {
         let mask = KIND_MASK << KIND_SHIFT | LEN_MASK << LEN_SHIFT;
@@ -209,9 +210,9 @@ pub(crate) struct Piece {
     pub offset: u32,
     /// Bytes.
     pub len: u32,
-    /// Not 0 if the sender wants to hear, by this number, what copying it out takes: below
-    /// [`FRAGMENT_SAMPLES_FROM`]. From there on, what it takes from the first piece, which this is,
-    /// to the end of the message.
+    /// Not 0 if the sender wants to hear, by this number, the time that copying it out takes: below
+    /// [`FRAGMENT_SAMPLES_FROM`]. From there on, the time from the first piece, which this is, to
+    /// the end of the message.
     pub sample: u8,
 }
 

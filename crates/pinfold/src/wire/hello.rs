@@ -33,64 +33,64 @@ pub(crate) const LABEL_MAX: usize = 32;
 /// No message of the greeting is longer, bytes.
 pub(crate) const MESSAGE_MAX: usize = 512;
 
-/// What is wrong with a message.
+/// The fault of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Malformed(pub &'static str);
 
 type Decoded<T> = Result<T, Malformed>;
 
-/// How much the sender of this record lets the other side have under way.
+/// The amounts that the sender of this record lets the other side have under way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Limits {
-    /// Bytes of messages that no receive was posted for; at most `i64::MAX`.
+    /// Bytes of unexpected messages; at most `i64::MAX`.
     pub unexpected_bytes: u64,
     /// Messages that wait in the memory of the other side.
     pub rendezvous_max: u32,
 }
 
-/// What one side says about itself.
+/// The facts that one side tells about itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Introduction {
     /// Drawn at random when the endpoint was made.
     pub endpoint_id: [u8; 16],
-    /// What the user calls the endpoint; at most 32 bytes, no control characters.
+    /// The user's name for the endpoint; at most 32 bytes, no control characters.
     pub label: String,
-    /// Its process id as it knows it itself.
+    /// Its process id in its own namespace.
     pub pid: u32,
     /// The paths it has not switched off.
     pub paths: PathSet,
-    /// Whether it takes part in global memory barriers.
+    /// True if it takes part in global memory barriers.
     pub barrier_global: bool,
-    /// What it grants the reader of this.
+    /// The limits that it grants the reader of this.
     pub limits: Limits,
-    /// Where its nonce lies, followed by `mark`.
+    /// The address of its nonce, followed by `mark`.
     pub nonce_addr: u64,
-    /// Where its scratch lies.
+    /// The address of its scratch.
     pub scratch_addr: u64,
     /// Drawn at random for this greeting; memory that holds it behind the nonce is the sender's.
     pub mark: [u8; 16],
 }
 
-/// What one side could do with the other's memory.
+/// The accesses by one side to the other's memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Proof {
-    /// The nonce it read, or why it could not.
+    /// The nonce it read, or the reason why it could not.
     pub read: Result<[u8; 16], Refusal>,
-    /// The token it wrote to the scratch, or why it could not.
+    /// The token it wrote to the scratch, or the reason why it could not.
     pub write: Result<[u8; 16], Refusal>,
 }
 
-/// Which parts of a proof were right.
+/// The parts of a proof that were right.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Verdict {
-    /// Whether the nonce was read.
+    /// `Ok` if the nonce was read.
     pub read: Result<(), Refusal>,
-    /// Whether the scratch was written.
+    /// `Ok` if the scratch was written.
     pub write: Result<(), Refusal>,
 }
 
 impl Verdict {
-    /// Whether any was.
+    /// True if any was.
     pub(crate) fn reaches(&self) -> bool {
         self.read.is_ok() || self.write.is_ok()
     }
@@ -99,9 +99,9 @@ impl Verdict {
 /// A message that answers a Hello.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Answer {
-    /// The connection goes on: who is there, and its proof about the reader.
+    /// The connection goes on: the sender's introduction, and its proof about the reader.
     Welcome(Introduction, Proof),
-    /// It does not.
+    /// The connection is refused.
     Refused(Refuse),
 }
 
@@ -113,7 +113,7 @@ const PROOF: u32 = 3;
 const READY: u32 = 4;
 const REFUSE: u32 = 5;
 
-/// How every message begins, in every version.
+/// The beginning of every message, in every version.
 #[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 struct Head {
@@ -141,7 +141,7 @@ struct RawIntroduction {
     label: [u8; LABEL_MAX],
 }
 
-/// The outcomes are 0 or what [`code`] makes of a refusal.
+/// An outcome is 0 or the [`code`] of a refusal.
 #[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 struct RawProof {
@@ -206,7 +206,7 @@ pub(crate) fn decode_versions(bytes: &[u8]) -> Decoded<(u32, u32)> {
     Ok((head.version_min, head.version_max))
 }
 
-/// Whether a peer that speaks `min` to `max` speaks ours.
+/// True if a peer that speaks `min` to `max` speaks ours.
 pub(crate) fn speaks_ours(min: u32, max: u32) -> bool {
     (min..=max).contains(&VERSION)
 }
@@ -228,7 +228,7 @@ pub(crate) fn encode_welcome(us: &Introduction, about_you: &Proof) -> Vec<u8> {
     WelcomeMessage { head: Head::new(WELCOME), introduction, proof }.as_bytes().to_vec()
 }
 
-/// Decodes what answers a Hello.
+/// Decodes the answer to a Hello.
 pub(crate) fn decode_answer(bytes: &[u8]) -> Decoded<Answer> {
     if head(bytes, REFUSE).is_ok() {
         return Ok(Answer::Refused(refuse::decode(bytes)?));

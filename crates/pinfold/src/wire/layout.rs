@@ -1,7 +1,7 @@
-//! Where things lie in the memory that a pair of peers shares.
+//! The layout of the memory that a pair of peers shares.
 //!
-//! One sealed memfd per pair, mapped by both. It is sparse: a page costs memory once somebody
-//! touched it, so the file has room for the largest rings and an idle pair pays for three pages.
+//! One sealed memfd per pair, mapped by both. It is sparse: a page costs memory once it has been
+//! touched, so the file has room for the largest rings and an idle pair pays for three pages.
 //!
 //! ```text
 //! 0        control page: per direction the consumer's cursor line, the bell, the space bell;
@@ -23,21 +23,22 @@ pub(crate) const DESCRIPTOR_BYTES: usize = 64;
 pub(crate) const DESCRIPTOR_WORDS: usize = DESCRIPTOR_BYTES / size_of::<u64>();
 /// Descriptors of a ring that has not grown: one page.
 pub(crate) const RING_SLOTS_MIN: u32 = 64;
-/// Descriptors of a ring at most.
+/// The most descriptors of a ring.
 pub(crate) const RING_SLOTS_MAX: u32 = 1024;
 /// Bulk bytes that a direction may always use: one page.
 pub(crate) const BULK_BYTES_MIN: u32 = 4096;
-/// Bulk bytes of a direction at most.
+/// The most bulk bytes of a direction.
 pub(crate) const BULK_BYTES_MAX: u32 = 256 << 10;
 /// Claim lines per direction: transfers that both sides copy at the same time.
 pub(crate) const CLAIMS: u32 = 8;
-/// Threads of one side that can be at regions of the other through the kernel at the same time.
+/// Threads of one side that can use regions of the other through the kernel at the same time.
 pub(crate) const HAZARDS: u32 = 32;
 
-/// Pieces of a direction of which the producer can hear at the same time what copying them out took.
+/// Pieces of a direction for which the producer can ask at the same time how long copying them out
+/// took.
 pub(crate) const SAMPLES: usize = 4;
 
-/// Messages of a direction of which the producer can hear at the same time what they took.
+/// Messages of a direction for which the producer can ask at the same time how long they took.
 pub(crate) const FRAGMENT_SAMPLES: usize = 2;
 
 const PAGE: usize = 4096;
@@ -59,7 +60,7 @@ const WITHDRAWALS_AT: usize =
 const _: () = assert!(WITHDRAWALS_AT + LINE <= DIRECTION_CONTROL);
 const _: () = assert!((1 + SAMPLES + FRAGMENT_SAMPLES) * size_of::<u64>() <= LINE);
 
-/// Which way a lane carries messages.
+/// The direction in which a lane carries messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Direction {
     /// From the accepting to the connecting side.
@@ -84,8 +85,8 @@ impl Direction {
         }
     }
 
-    /// Offset of the line the consumer writes: descriptors consumed, credit released, speed, what was given
-    /// back, whether all was let go of.
+    /// Offset of the line the consumer writes: descriptors consumed, credit released, speed,
+    /// donated buffers given back, and whether all memory was let go of.
     pub(crate) const fn cursor_at(self) -> usize {
         self.index() * DIRECTION_CONTROL
     }
@@ -105,7 +106,8 @@ impl Direction {
         self.cursor_at() + 2 * LINE
     }
 
-    /// Offset of the word by which the producer says that it closes the lane, and whether it leaves what it gave.
+    /// Offset of the word by which the producer says that it closes the lane, and whether it leaves
+    /// the memory it gave.
     pub(crate) const fn closed_at(self) -> usize {
         self.space_bell_at() + LINE / 2
     }
@@ -116,8 +118,8 @@ impl Direction {
         self.cursor_at() + (3 + index as usize) * LINE
     }
 
-    /// Offset of the word by which a thread of the producer's says at which of the consumer's regions
-    /// it is; `index` is below [`HAZARDS`].
+    /// Offset of the word by which a thread of the producer's says which of the consumer's regions
+    /// it uses; `index` is below [`HAZARDS`].
     pub(crate) const fn hazard_at(self, index: u32) -> usize {
         assert!(index < HAZARDS);
         self.cursor_at() + HAZARDS_AT + index as usize * size_of::<u64>()
@@ -128,14 +130,14 @@ impl Direction {
         self.cursor_at() + WITHDRAWALS_AT
     }
 
-    /// Offset of the word in which the consumer says what copying out took of the piece that has
-    /// sample number `number`: the number in the upper byte, below it nanoseconds.
+    /// Offset of the word in which the consumer says how long copying out the piece with sample
+    /// number `number` took: the number in the upper byte, below it nanoseconds.
     pub(crate) const fn sample_at(self, number: u8) -> usize {
         self.withdrawals_at() + (1 + number as usize % SAMPLES) * size_of::<u64>()
     }
 
-    /// Offset of the word in which the consumer says what the message took whose first piece has lap
-    /// number `number`: the number in the upper byte, below it nanoseconds.
+    /// Offset of the word in which the consumer says how long the message took whose first piece
+    /// has sample number `number`: the number in the upper byte, below it nanoseconds.
     pub(crate) const fn fragment_sample_at(self, number: u8) -> usize {
         self.withdrawals_at()
             + (1 + SAMPLES + number as usize % FRAGMENT_SAMPLES) * size_of::<u64>()

@@ -1,5 +1,5 @@
-//! Where the parts of a message lie that its sender has given away in several: what the bulk bytes hold that an
-//! [`Rts`](super::rendezvous::Rts) names as its list.
+//! The list of the parts of a message that its sender has given away in several: the bulk bytes
+//! that an [`Rts`](super::rendezvous::Rts) names as its list.
 //!
 //! ```text
 //! 24 bytes a part, in the order of the message
@@ -12,10 +12,10 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use super::rendezvous::Exported;
 
-/// Parts of one message, at most: then the list is as long as the longest piece of a message.
+/// The most parts of one message: then the list is as long as the longest piece of a message.
 pub(crate) const PARTS_MAX: usize = 1024;
 
-/// Bytes of the list that say where a part lies.
+/// Bytes of the list for one part.
 pub(crate) const PART_BYTES: usize = 24;
 
 /// One part, as it goes over the lane.
@@ -29,7 +29,7 @@ struct Entry {
 
 const _: () = assert!(size_of::<Entry>() == PART_BYTES);
 
-/// Where one part lies, in an arena of the process that wrote this.
+/// The place of one part, in an arena of the process that wrote this.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Listed {
     pub exported: Exported,
@@ -37,14 +37,15 @@ pub(crate) struct Listed {
     pub len: u64,
 }
 
-/// Adds what says where a part lies.
+/// Adds the entry of a part.
 pub(crate) fn add(part: Listed, to: &mut Vec<u8>) {
     let Listed { exported: Exported { extent, offset }, len } = part;
     to.extend_from_slice(Entry { extent, offset, len }.as_bytes());
 }
 
-/// The parts of a message of `len` bytes. `None`: there are fewer than two or more than [`PARTS_MAX`], one of
-/// them is empty, in no extent or beyond any, or together they are not as long as the message.
+/// The parts of a message of `len` bytes. `None`: there are fewer than two or more than
+/// [`PARTS_MAX`], one of them is empty, in no extent or beyond any, or together they are not as
+/// long as the message.
 pub(crate) fn read(bytes: &[u8], len: u64) -> Option<Box<[Listed]>> {
     let (entries, rest) = bytes.as_chunks::<PART_BYTES>();
     if !rest.is_empty() || !(2..=PARTS_MAX).contains(&entries.len()) {
@@ -114,7 +115,7 @@ mod tests {
         ] {
             assert_eq!(read(&bytes_of(&bad), len), None, "{len}: {}", bad.len());
         }
-        // Not even where all of it comes to the right length by going round.
+        // Not even where the lengths wrap around to the right sum.
         let round =
             [listed(1, 0, i64::MAX as u64), listed(1, 0, i64::MAX as u64), listed(1, 0, 26)];
         assert_eq!(read(&bytes_of(&round), 24), None);

@@ -1,4 +1,4 @@
-//! What both sides say of a region: the question for it and the answer.
+//! The messages about a region: the question for it and the answer.
 
 use super::{descriptor::Body, rendezvous::Exported};
 
@@ -10,12 +10,12 @@ pub(crate) struct Open {
     pub by: By,
 }
 
-/// How who asks for a region means to use it.
+/// The way in which the asking side means to use a region.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum By {
     /// It wants to be handed the memory.
     Mapping = 0,
-    /// It wants to know where that lies in the owner's process.
+    /// It wants to know the address in the owner's process.
     Kernel = 1,
     /// It will ask the owner for each operation, from another host.
     Owner = 2,
@@ -37,35 +37,36 @@ impl Open {
     }
 }
 
-/// The answer to who asked for a region.
+/// The answer to a question for a region.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Opened {
-    /// There is none with this key.
+    /// No region has this key.
     Unknown,
-    /// It cannot be handed over just now.
+    /// The region cannot be handed over just now.
     Unshared,
-    /// It was handed over before.
+    /// The region was handed over before this answer.
     Here(Site),
-    /// It may be read and written where it is.
+    /// The region may be read and written where it is.
     There(Spot),
-    /// Its owner does what it is asked to do.
+    /// Its owner performs the operations.
     Served { len: u64, writable: bool },
-    /// It may not, by the number of a [`Refusal`](crate::Refusal) as its owner sees it.
+    /// It may not be used, by the number of a [`Refusal`](crate::Refusal) as its owner sees it.
     Refused(u16),
 }
 
-/// Where a region lies in memory that was handed over, and the word that says whether it stands.
+/// The place of a region in memory that was handed over, and of the word that says whether it
+/// stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Site {
     pub memory: Exported,
     pub len: u64,
     pub flag: Exported,
-    /// What that word holds as long as the region stands; never 0.
+    /// The value of that word as long as the region stands; never 0.
     pub stamp: u64,
     pub writable: bool,
 }
 
-/// The same, by addresses of its owner's process.
+/// The same places, by addresses of its owner's process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Spot {
     pub memory: u64,

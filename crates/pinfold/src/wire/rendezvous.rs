@@ -1,4 +1,4 @@
-//! What both sides say of a message that waits in its sender's memory.
+//! The messages of both sides about a message that waits in its sender's memory.
 
 use pinfold_sys::process::RemoteSegment;
 
@@ -32,11 +32,11 @@ pub(crate) struct Rts {
     pub place: Place,
     /// The sender wants it streamed through the ring, not read out of its memory.
     pub stream: bool,
-    /// It lacked nothing but credit: it would have gone without being announced.
+    /// It lacked nothing but credit: it would have gone without an announcement.
     pub unasked: bool,
     /// The sender has given the memory away: the receiver may keep it until it says [`Fin`].
     pub given: bool,
-    /// Where it lies in an arena of the sender's, if the receiver was sent that.
+    /// Its place in an arena of the sender's, if the receiver was sent that arena.
     pub exported: Option<Exported>,
     /// If it lies there in several parts, a [list](super::list) of them in the bulk bytes, and no
     /// exported extent.
@@ -72,7 +72,7 @@ const LISTED: u64 = 1 << 34;
 const UNASKED: u64 = 1 << 35;
 
 impl Rts {
-    /// Whether its sender took the receiver to have it mapped.
+    /// True if its sender took the receiver to have it mapped.
     pub(crate) const fn is_offered(&self) -> bool {
         self.exported.is_some() || self.list.is_some()
     }
@@ -104,15 +104,15 @@ impl Rts {
     }
 }
 
-/// How a matched message should come; aux is the sender's stream.
+/// The way in which a matched message should come; aux is the sender's stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Cts {
-    /// As pieces through the ring; only the first `want` bytes. What the receiver grants the sender by now is
-    /// `credit` bytes, which may be more than before. `errno`: what the kernel answered the receiver as that
-    /// asked it for the message, if it did; else 0. `stored`: no receive has asked for the message, and what it costs
-    /// counts against the credit.
+    /// As pieces through the ring; only the first `want` bytes. The receiver grants the sender
+    /// `credit` bytes by now, which may be more than before. `errno`: the kernel's error when the
+    /// receiver tried to read the message, if it did; else 0. `stored`: no receive has asked for
+    /// the message, and its cost counts against the credit.
     Stream { want: u64, credit: u64, errno: u32, stored: bool },
-    /// The sender copies into the receiver's memory, from the back, whatever it can claim.
+    /// The sender copies into the receiver's memory, from the back, all that it can claim.
     Put(Put),
 }
 
@@ -121,10 +121,10 @@ pub(crate) enum Cts {
 pub(crate) struct Put {
     /// Bytes of the message that are wanted.
     pub want: u64,
-    /// Where they go, in the receiver's memory.
+    /// The destination, in the receiver's memory.
     pub place: Place,
-    /// Where that lies in an arena of the receiver's that the sender may write, if the sender was
-    /// sent that.
+    /// The destination in an arena of the receiver's that the sender may write, if the sender was
+    /// sent that arena.
     pub exported: Option<Exported>,
     /// The claim line, its generation, and the bytes of a claimed chunk (a power of two, as
     /// an exponent).
@@ -180,15 +180,16 @@ impl Cts {
 pub(crate) struct Fin {
     /// 0, or the `errno` that stopped the receiver.
     pub errno: u32,
-    /// What moving the bytes took at the receiver, ns; 0 if it was not measured.
+    /// The time that moving the bytes took at the receiver, ns; 0 if it was not measured.
     pub took_ns: u64,
-    /// Whether the message was taken back by its sender (the answer to [`Kind::Cancel`]).
+    /// True if the message was taken back by its sender (the answer to [`Kind::Cancel`]).
     pub cancelled: bool,
-    /// How the receiver came by the bytes.
+    /// The way in which the receiver got the bytes.
     pub by: By,
 }
 
-/// How one side came at memory of the other: the receiver at the sender's, or the other way round.
+/// The way in which one side reached memory of the other: the receiver the sender's, or the other
+/// way round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum By {
@@ -198,7 +199,7 @@ pub(crate) enum By {
     Mapping = 1,
     /// Through the kernel, or not at all, since it has no mapping of the arena that was named.
     NoMapping = 2,
-    /// It looked at it where it is.
+    /// The receiver looked at it where it is.
     View = 3,
 }
 
@@ -235,18 +236,18 @@ impl Fin {
 /// The sender wrote chunks into the receiver's memory; aux is its stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Wrote {
-    /// 0, or the `errno` that stopped the sender. Of a message that was to come as pieces: its memory cannot be
-    /// read.
+    /// 0, or the `errno` that stopped the sender. For a message that was to come as pieces: its
+    /// memory cannot be read.
     pub errno: u32,
     /// Chunks it claimed and wrote, counted from the back.
     pub chunks: u32,
-    /// How it wrote them.
+    /// The way in which it wrote them.
     pub by: By,
     /// It cannot write there, or no further: the receiver has to get the message in another way.
     pub short: bool,
 }
 
-/// Chunks of one transfer, at most.
+/// The most chunks of one transfer.
 pub(crate) const CHUNKS_MAX: u64 = 0xff_ffff;
 const CHUNKS_SHIFT: u32 = 32;
 const WROTE_BY_SHIFT: u32 = 56;

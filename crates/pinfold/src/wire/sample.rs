@@ -1,4 +1,4 @@
-//! What a receiver answers when it is asked how long something took: the question's number, and
+//! A receiver's answer to the question how long something took: the question's number, and
 //! nanoseconds, in one word.
 
 const NS_MASK: u64 = (1 << NUMBER_SHIFT) - 1;

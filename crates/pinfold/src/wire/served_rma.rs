@@ -1,6 +1,7 @@
-//! What is done to regions of peers on other hosts: what their owner is asked to do, and what it answers.
+//! Operations on regions of peers on other hosts: the request to the owner, and its answer.
 //!
-//! The header's bits that count inline bytes of other descriptors say what an operation, or an answer, is:
+//! The header's bits that count inline bytes of other descriptors hold the code of an operation or
+//! answer:
 //!
 //! ```text
 //! Use     0       read; word 4 is how many bytes
@@ -29,7 +30,7 @@ const READ: usize = 0;
 const WRITE: usize = 1;
 const BRIEF: usize = 2;
 const CHANGE: usize = 32;
-/// What has two operands.
+/// The change that has two operands.
 const REPLACE: u8 = 7;
 
 const DONE: usize = 0;
@@ -51,11 +52,11 @@ pub(crate) enum What {
     Read {
         len: u64,
     },
-    /// Of bytes that follow.
+    /// A write of bytes that follow.
     Write {
         len: u64,
     },
-    /// Of bytes that are here: so many of the words.
+    /// A write of bytes that are here: so many of the words.
     Brief {
         len: usize,
         words: [u64; BRIEF_MAX / 8],
@@ -99,7 +100,7 @@ impl Word {
 }
 
 impl Use {
-    /// What the header of the descriptor says of it.
+    /// The code in the header of the descriptor.
     const fn code(&self) -> usize {
         match self.what {
             What::Read { .. } => READ,
@@ -160,7 +161,7 @@ impl Use {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Used {
     Written,
-    /// What a word was before it was changed.
+    /// The old value of a word that was changed.
     Was(u64),
     /// The bytes that were read follow as this stream.
     Comes {
@@ -174,7 +175,7 @@ pub(crate) enum Used {
     },
 }
 
-/// Why not.
+/// The reason for a refusal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NotUsed {
     /// There is no region with this key, or no longer.
@@ -256,7 +257,7 @@ mod tests {
 
     use super::*;
 
-    /// As it comes: the words that are needed, and no more.
+    /// The body as it arrives: the words that are needed, and no more.
     fn cut(body: Body, words: Option<usize>) -> Body {
         let mut there = [0; 7];
         let words = words.expect("it has a known form");

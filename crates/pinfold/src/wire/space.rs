@@ -1,25 +1,25 @@
-//! What a peer asks the agent of a process for, and what it is answered: the payloads of requests and
+//! The questions of a peer to the agent of a process, and the answers: the payloads of requests and
 //! answers, words in the order of this machine. Bytes of memory follow the words.
 
 use super::rendezvous::Exported;
 
-/// Which exposed memory, and who may ask for it.
+/// The exposed memory, and the right to ask for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Claim {
     pub id: u64,
     pub secret: [u64; 2],
 }
 
-/// What is asked.
+/// The question.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ask {
-    /// What is exposed, and how it is reached.
+    /// The exposed range, and the way to reach it.
     Open,
-    /// What is behind an address, to be mapped. `writes`: it is to be written, too.
+    /// The memory behind an address, to be mapped. `writes`: it is to be written, too.
     Translate { address: u64, writes: bool },
     /// Bytes.
     Read { address: u64, len: u64 },
-    /// To write the bytes that follow.
+    /// A write of the bytes that follow.
     Write { address: u64 },
 }
 
@@ -40,7 +40,7 @@ impl Ask {
         [verb, claim.id, claim.secret[0], claim.secret[1], address, more]
     }
 
-    /// What a request asks, and the bytes that follow.
+    /// The question of a request, and the bytes that follow.
     pub(crate) fn read(payload: &[u8]) -> Option<(Ask, Claim, &[u8])> {
         let (words, bytes) = words_of::<ASK_WORDS>(payload)?;
         let [verb, id, one, two, address, more] = words;
@@ -55,18 +55,18 @@ impl Ask {
     }
 }
 
-/// Why not.
+/// The reason for a refusal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Refused {
     /// Nothing is exposed by that key, or no longer.
     Unknown,
     /// It may only be read.
     ReadOnly,
-    /// It is not inside what is exposed.
+    /// It is not inside the exposed range.
     Outside,
     /// There is no memory, or none that may be used so.
     NotMapped,
-    /// This peer is at too much that was withdrawn.
+    /// This peer uses too much memory that was withdrawn.
     Full,
     /// The question makes no sense, or the answer would be too long.
     Senseless,
@@ -83,26 +83,26 @@ impl Refused {
     ];
 }
 
-/// What is exposed, as its owner says.
+/// The exposed range, as its owner says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Exposure {
     pub start: u64,
     pub len: u64,
     pub writable: bool,
-    /// Where the word is that says whether it stands, also in memory that was handed over before this is
-    /// said, if it was; and what it holds then.
+    /// The address of the word that says whether it stands, also its place in memory that was
+    /// handed over before this answer, if it was; and the word's value while it stands.
     pub flag: u64,
     pub exported: Option<Exported>,
     pub stamp: u64,
-    /// Why the kernel may not be used, by the number of a [`Refusal`](crate::Refusal) as the owner sees it;
-    /// 0 if it may.
+    /// The reason why the kernel may not be used, by the number of a [`Refusal`](crate::Refusal) as
+    /// the owner sees it; 0 if it may.
     pub cma: u16,
 }
 
-/// What is behind an address: memory that was handed over before this is said.
+/// The memory behind an address, which was handed over before this answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Behind {
-    /// The first address of it, and how much there is.
+    /// The first address of it, and its length.
     pub start: u64,
     pub len: u64,
     pub writable: bool,
@@ -150,7 +150,7 @@ impl Answered {
         }
     }
 
-    /// What an answer says; the bytes that were read follow [`ANSWER_HEAD`].
+    /// Decodes an answer; the bytes that were read follow [`ANSWER_HEAD`].
     pub(crate) fn read(payload: &[u8]) -> Option<Answered> {
         let mut words = [0; ANSWER_WORDS];
         for (word, bytes) in words.iter_mut().zip(payload.chunks_exact(8)) {

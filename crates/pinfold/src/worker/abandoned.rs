@@ -1,17 +1,17 @@
 #![allow(unsafe_code)]
 //! Receives that are given up: their messages are the next receives'.
 //!
-//! A receive that nothing has matched is withdrawn. The message of one that has ended, and whose result
-//! nobody took, is stored again, before all that came later (`Matcher::keep_again`), and so goes to the next
-//! receive that asks for it; its bytes leave the buffer, which goes away. A receive that still takes its
-//! message in goes on to its end, since its sender may be at its memory; what it takes in is stored as
-//! *passing*, and a receive that matches it there *follows*: it ends with the other's end. What has failed, or
-//! was longer than its buffer, is not kept.
+//! A receive that nothing has matched is withdrawn. If it has ended and its result was not taken,
+//! its message is stored again, before all that came later (`Matcher::keep_again`), and so goes to
+//! the next receive that asks for it; the bytes leave the buffer, which goes away. A receive that
+//! still takes its message in goes on to its end, since the sender may be writing to its memory;
+//! the message is stored as *passing*, and a receive that matches it there *follows*: it ends with
+//! the other's end. A message that has failed, or was longer than its buffer, is not kept.
 //!
-//! **Invariant.** A loan is looked into only before it is given back.
+//! **Invariant.** A loan is read only before it is given back.
 //!
-//! None of this costs the sender credit, which it has back already. What lies here is bounded by what was
-//! received into buffers of this program, all of which wanted these bytes.
+//! None of this costs the sender credit, which it has back already. The bytes stored here are
+//! bounded by those received into buffers of this program, all of which wanted them.
 
 use super::{
     Engine,
@@ -34,24 +34,24 @@ use crate::{
     worker::matching::UnexpectedKey,
 };
 
-/// Whose the message of a receive is.
+/// The owner of the message of a receive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Next {
-    /// The caller's that posted it.
+    /// The caller that posted the receive.
     Own,
-    /// Nobody's yet: it is stored.
+    /// No receive yet: the message is stored.
     Stored(UnexpectedKey),
-    /// That receive's, which follows.
+    /// That receive, which follows.
     Receive(OpKey),
 }
 
-/// A receive that has ended and whose message is somebody else's.
+/// A receive that has ended and whose message belongs to another.
 pub(crate) struct PassedOn {
     pub recv: RecvOp,
     pub result: Result<Done>,
 }
 
-/// How a message was announced that stays where it is.
+/// The announcement of a message that stays where it is.
 pub(crate) struct Announced {
     sid: u32,
     rts: Rts,
@@ -68,8 +68,8 @@ pub(crate) fn no_memory(len: u64) -> Error {
 }
 
 impl Engine {
-    /// Ends an operation whose result nobody wants, as far as that can be: a send is taken back, a receive
-    /// withdrawn, or its message left to the next one.
+    /// Ends an operation whose result is no longer wanted, as far as possible: a send is taken
+    /// back, a receive withdrawn, or its message left to the next one.
     pub(crate) fn relinquish(&mut self, key: OpKey) {
         if self.cancel(key) {
             return;
@@ -77,7 +77,7 @@ impl Engine {
         let Some(Op { kind: OpKind::Recv(recv), done, .. }) = self.core.ops.get_mut(key) else {
             return;
         };
-        // Answers of handlers and of owners of regions are of no use to anybody else.
+        // Answers of handlers and of owners of regions are of no use to another receive.
         let (arrival, is_own) = (recv.arrival, recv.next == Next::Own);
         if arrival == 0 || !is_own {
             return;
@@ -135,8 +135,8 @@ impl Engine {
         self.core.wakes.any = true;
     }
 
-    /// What is stored of a message that a receive was lent: it waits at its sender, who has heard nothing yet, as it
-    /// was announced, or, if its sender is gone, where that has left it.
+    /// The stored form of a message that a receive was lent: it waits at its sender, which has
+    /// heard nothing yet, as it was announced, or, if its sender is gone, where that has left it.
     fn store_lent(
         &mut self,
         id: PeerId,
@@ -147,7 +147,7 @@ impl Engine {
         let sender = self.peers.get_mut(id).filter(|peer| peer.leaving.is_none());
         if let Lending::One(loan) = lending {
             self.core.status.record_of(id).uncount_received(Path::Handoff, len);
-            // SAFETY: it has not been given back.
+            // SAFETY: the loan has not been given back.
             let is_cut = unsafe { loan.held() }.tie.is_cut();
             if sender.is_none() && !is_cut {
                 return Unexpected::Left { len, memory: Left::One(loan) };
@@ -240,7 +240,7 @@ impl Core {
         }
     }
 
-    /// Hands on what receives had that were given up.
+    /// Hands on the messages of receives that were given up.
     #[cold]
     pub(crate) fn pass_on(&mut self) {
         while let Some(PassedOn { recv, result }) = self.ops.passed_on.pop() {
@@ -252,7 +252,8 @@ impl Core {
                     }
                 }
                 (Next::Stored(stored), _) => {
-                    // What has failed goes; but where its sender went, that is to be heard of.
+                    // A failed message goes; but if its sender is gone, a receive has to hear of
+                    // that.
                     let entry = self.matcher.unexpected_mut(stored);
                     if entry.is_some_and(|entry| !matches!(entry, Unexpected::Lost)) {
                         self.matcher.remove_unexpected(stored);
@@ -273,7 +274,7 @@ impl Core {
         }
     }
 
-    /// What is stored of a message that a receive has, in memory of the library's.
+    /// The stored form of a message that a receive has, in memory of the library's.
     fn again(&mut self, recv: &RecvOp, arrived: Arrived) -> Unexpected {
         let Arrived { len, mut receipt, bytes, .. } = arrived;
         let bytes = match bytes {
@@ -333,7 +334,7 @@ impl Early {
         self.arrival
     }
 
-    /// Leaves what it brought to the next receive.
+    /// Leaves the message to the next receive.
     pub(crate) fn give_up(self, engine: &mut Engine, arrived: Arrived) {
         engine.give_up_early(self.arrival, self.memory, arrived);
     }

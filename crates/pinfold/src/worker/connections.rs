@@ -33,8 +33,9 @@ use crate::{
     wire::layout::SEGMENT_BYTES,
 };
 
-/// Greetings under way at a time that others on this host began, and callers turned away at a time. Further
-/// ones wait in the listener's queue. (From other hosts: `transport/tcp/unauthenticated.rs`.)
+/// Greetings under way at a time that others on this host began, and callers turned away at a time.
+/// Further callers wait in the listener's queue. (From other hosts:
+/// `transport/tcp/unauthenticated.rs`.)
 const GREETINGS_MAX: usize = 128;
 /// Events taken from the kernel at a time.
 const EVENTS_AT_ONCE: usize = 64;
@@ -52,7 +53,7 @@ const RING: u64 = 5;
 const ALARM: u64 = 6;
 /// The index of the listener for other hosts; that of this host has 0.
 const TCP: u32 = 1;
-/// That of the listener for those who called by host and port and are on this host.
+/// The index of the listener for callers by host and port that are on this host.
 const SAME_HOST: u32 = 2;
 
 fn token(kind: u64, index: u32, generation: u32) -> u64 {
@@ -65,33 +66,34 @@ pub(crate) struct Connections {
     /// Tells a caller that waits on the endpoint's descriptor what the endpoint's own thread has
     /// done meanwhile.
     pub bell: EventFd,
-    /// Wakes a caller that waits on the endpoint's descriptor when something is due; made when the first is.
+    /// Wakes a caller that waits on the endpoint's descriptor when a timer is due; made when the
+    /// first is.
     alarm: Option<Alarm>,
     listener: Option<Listener>,
-    /// Where peers on other hosts can call.
+    /// The listener for peers on other hosts.
     tcp: Option<tcp::listener::Listener>,
-    /// Where those of them can call that are on this host.
+    /// The listener for those of them that are on this host.
     same_host: Option<Listener>,
-    /// Whether to look for such.
+    /// True if the endpoint looks for such peers.
     shortcut: bool,
     key: Option<Arc<Key>>,
-    /// Whether connections with other hosts are encrypted.
+    /// True if connections with other hosts are encrypted.
     encrypts: bool,
     us: Us,
     greetings: Vec<Option<Greeting>>,
-    /// Those whose next step is to come, after the peers' turn.
+    /// Greetings whose next step is to come, after the peers' turn.
     postponed: VecDeque<usize>,
-    /// The time that they, and callers, have had.
+    /// The time that greetings, and callers, have had.
     share: Share,
     /// Peers whose connections may break, by their sessions.
     sessions: FxHashMap<[u8; 16], PeerId>,
     /// Peers without a connection.
     reconnecting: Vec<(PeerId, Reconnect)>,
-    /// Where those may be now.
+    /// Look-ups of where those peers may be now.
     lookups: Lookups,
     /// When to look whether peers on other hosts answer.
     pub poll_ns: Option<u64>,
-    /// Results of connecting that nobody has fetched.
+    /// Results of connecting that have not been fetched.
     connected: Vec<(u64, Result<PeerId>)>,
     calls: u64,
     /// When to listen again, after there was no descriptor left to answer a caller with.
@@ -99,16 +101,16 @@ pub(crate) struct Connections {
     /// When to look whether the names lead here, and when that was done last.
     names_ns: u64,
     names_looked_ns: u64,
-    /// The name that another has taken, until that is told.
+    /// The name that another endpoint has taken, until that is told.
     lost_name: Option<String>,
-    /// What the alarm is set to.
+    /// The time that the alarm is set to.
     alarm_ns: Option<u64>,
 }
 
 impl Connections {
     pub(crate) fn open(config: &Config, epoll: Arc<Epoll>) -> Result<Connections> {
         if config.listen.is_some() || config.listen_tcp.is_some() {
-            // Each peer that calls takes one, so that nobody could be answered.
+            // Each peer that calls takes one, so no caller could be answered.
             let memory = format!("memory for each peer, {SEGMENT_BYTES} bytes");
             memfd::check_limit(SEGMENT_BYTES).map_err(Error::failed(memory))?;
         }
@@ -171,22 +173,22 @@ impl Connections {
         })
     }
 
-    /// What this endpoint calls itself to others.
+    /// The identifier of this endpoint that others see.
     pub(crate) fn endpoint_id(&self) -> [u8; 16] {
         self.us.endpoint_id
     }
 
-    /// Whether a peer can still join.
+    /// Returns whether a peer can still join.
     pub(crate) fn may_join(&self) -> bool {
         self.listens() || self.greetings.iter().any(Option::is_some)
     }
 
-    /// Whether others can connect.
+    /// Returns whether others can connect.
     pub(crate) fn listens(&self) -> bool {
         self.listener.is_some() || self.tcp.is_some()
     }
 
-    /// Where peers on other hosts can call.
+    /// The address at which peers on other hosts can call.
     pub(crate) fn listens_tcp(&self) -> Option<&str> {
         self.tcp.as_ref().map(tcp::listener::Listener::at)
     }
@@ -206,7 +208,7 @@ impl Connections {
             .min()
     }
 
-    /// Has the endpoint's descriptor become readable at a time, or no more at any.
+    /// Has the endpoint's descriptor become readable at a time; `None`: at no time any more.
     pub(crate) fn set_alarm(&mut self, at_ns: Option<u64>) -> Result<(), Failed> {
         if self.alarm.is_none() && at_ns.is_some() {
             let alarm = Alarm::new()?;
@@ -255,7 +257,7 @@ impl Connections {
         self.reconnecting.clear();
     }
 
-    /// Leaves everything to the process this one was forked from.
+    /// Leaves everything to the process that this one was forked from.
     pub(crate) fn forsake(&mut self) {
         self.listener = None;
         self.tcp = None;
@@ -263,7 +265,7 @@ impl Connections {
         std::mem::forget(std::mem::take(&mut self.greetings));
     }
 
-    /// Leaves callers where they are until a time: nothing is heard of them, or they would keep the
+    /// Leaves callers where they are until a time: no event tells of them, or they would keep the
     /// endpoint awake.
     fn rest_until(&mut self, at_ns: u64) {
         for listener in [&self.listener, &self.same_host].into_iter().flatten() {
@@ -275,7 +277,7 @@ impl Connections {
         self.listen_again_ns = self.listen_again_ns.max(Some(at_ns));
     }
 
-    /// What has something to say.
+    /// The descriptors that have events.
     fn events(&self) -> Option<Events> {
         let mut events = Events::with_capacity(EVENTS_AT_ONCE);
         match self.epoll.wait(&mut events, Some(Duration::ZERO)) {
@@ -306,13 +308,13 @@ fn watch(epoll: &Epoll, fd: impl AsFd, token: u64) -> Result<()> {
     epoll.add(fd, token, readable).map_err(|error| Error::os("epoll_ctl", "the endpoint", error))
 }
 
-/// What sends long messages of an endpoint to other hosts.
+/// The driver that sends long messages of an endpoint to other hosts.
 pub(crate) fn driver(config: &Config, epoll: &Arc<Epoll>) -> Arc<Driver> {
     Arc::new(Driver::new(config.sending, Arc::clone(epoll), token(RING, 0, 0)))
 }
 
 impl Engine {
-    /// Looks at every descriptor that has something to say. Whether any had.
+    /// Looks at every descriptor that has events. Returns whether any had.
     pub(crate) fn handle_events(&mut self) -> bool {
         let Some(events) = self.connections.events() else { return false };
         self.see_to_due();
@@ -320,7 +322,8 @@ impl Engine {
         self.see_to(&events)
     }
 
-    /// The same in between, for connections that are not looked at one by one. What is due by the clock can wait.
+    /// The same in between, for connections that are not looked at one by one. Timers that are due
+    /// can wait.
     pub(crate) fn ask_for_news(&mut self) -> bool {
         let Some(events) = self.connections.events() else { return false };
         let any = self.see_to(&events);
@@ -348,13 +351,13 @@ impl Engine {
                     self.tell_of_gone_arenas();
                     self.dial_by_names();
                 }
-                // That is not said twice.
+                // The event is not reported twice.
                 (GREETING, _) if had_ns >= TURN_NS => {
                     self.connections.postponed.push_back(index as usize)
                 }
                 (GREETING, _) => had_ns += self.take_time(|engine| engine.greet(index as usize)),
                 (ALARM, _) => {
-                    // What is due was just seen to.
+                    // The timers that are due were just seen to.
                     let _ = self.connections.alarm.as_ref().map(Alarm::clear);
                     self.connections.alarm_ns = None;
                 }
@@ -367,7 +370,7 @@ impl Engine {
                     let id = peer.id;
                     if peer.transport.is_tcp() {
                         if peer.hot {
-                            // It is looked at anyway, until there is no more of it.
+                            // The socket is looked at anyway, until there is no more of it.
                             continue;
                         }
                         match self.core.turn(peer, false) {
@@ -399,7 +402,7 @@ impl Engine {
         any
     }
 
-    /// Does something for callers, and counts the time. How long it took, ns.
+    /// Does work for callers, and counts the time. Returns how long it took, ns.
     fn take_time(&mut self, work: impl FnOnce(&mut Engine)) -> u64 {
         let began = clock::now_ns();
         work(self);
@@ -422,12 +425,12 @@ impl Engine {
         }
     }
 
-    /// Sees to what was due by now.
+    /// Sees to the timers that are due.
     fn see_to_due(&mut self) {
         let now = clock::now_ns();
         if self.connections.listen_again_ns.is_some_and(|at| now >= at) {
             self.connections.listen_again_ns = None;
-            // Some of them may be watched still.
+            // Some of the listeners may be watched still.
             if let Some(listener) = &self.connections.listener {
                 let _ = watch(&self.connections.epoll, listener.fd(), token(LISTENER, 0, 0));
             }

@@ -18,14 +18,14 @@ use super::{
 };
 use crate::Result;
 
-/// It may run handlers.
+/// Its thread may run handlers.
 const CONTROL_FLUSH: Kind = Kind::new("pinfold-answers", Kind::STACK_OF_PROGRAMS);
 
 /// How long the caller itself waits for room: most peers are about to make some.
 const GRACE: Duration = Duration::from_micros(50);
 
 impl Shared {
-    /// Waits until an operation has ended, and what its peer is to hear is under way. `None`: the
+    /// Waits until an operation has ended, and the answers to its peer are under way. `None`: the
     /// deadline passed first. In a forked child it has ended: nothing reaches its memory there.
     #[inline]
     pub(crate) fn wait_done(
@@ -61,7 +61,7 @@ impl Shared {
         done
     }
 
-    /// Sees to answers that have found no room.
+    /// Delivers answers that have found no room.
     #[cold]
     fn deliver(self: &Arc<Shared>) {
         let end = Instant::now() + GRACE;
@@ -97,13 +97,13 @@ impl Shared {
         }
     }
 
-    /// Waits until all answers are delivered, or moot.
+    /// Waits until all answers are delivered, or no longer needed.
     fn carry(self: Arc<Shared>) -> Result<()> {
         self.wait_for(None, |engine| {
             if engine.owes_answers() && !engine.closed {
                 return None;
             }
-            // Within the same entry: who finds more answers after this starts another thread.
+            // Within the same entry: a thread that finds more answers after this starts another.
             engine.control_flush = false;
             Some(())
         })?;
@@ -114,7 +114,7 @@ impl Shared {
 }
 
 impl Engine {
-    /// Whether answers wait for room.
+    /// Returns whether answers wait for room.
     pub(crate) fn owes_answers(&mut self) -> bool {
         let peers = &mut self.peers;
         self.core.blocked.iter().any(|index| {

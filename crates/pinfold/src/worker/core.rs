@@ -1,4 +1,4 @@
-//! What the operations of all peers share.
+//! The state that the operations of all peers share.
 
 use std::{collections::VecDeque, sync::Arc};
 
@@ -29,19 +29,19 @@ use crate::{
     worker::{matching::Matcher, unlocked_copy::UnlockedCopies},
 };
 
-/// A message nobody had asked for when it came.
+/// A message that came before a receive asked for it.
 pub(crate) enum Unexpected {
-    /// All of it is here.
+    /// All of the message is here.
     Whole { bytes: Bytes, cost: u64, inline: bool, by: Largest },
     /// It is coming in as stream `sid`.
     Arriving { sid: u32, len: u64 },
-    /// It is in its sender's memory; there in these parts, if it was given away in several.
+    /// It is in its sender's memory; in these parts, if it was given away in several.
     Waiting { sid: u32, rts: Rts, list: Option<List> },
     /// Its sender is gone, and it is in the memory that the sender gave.
     Left { len: u64, memory: Left },
     /// A receive that was given up still takes it in.
     Passing { of: OpKey, len: u64 },
-    /// A receive that was given up had it, and says how it came.
+    /// A receive that was given up had it; `receipt` tells how it came.
     Again { bytes: Bytes, receipt: Box<Receipt> },
     /// The same, but there was no memory to keep it in.
     NoMemory { len: u64 },
@@ -67,33 +67,33 @@ pub(crate) struct Core {
     pub imported: ImportedExtents,
     /// Donated buffers whose return is counted and that are still out.
     pub donations_out: usize,
-    /// Threads that wait for what was given to come back.
+    /// Threads that wait for memory given to peers to come back.
     pub awaits_returns: usize,
     /// Receives whose memory is not there yet.
     pub prefault: Prefault,
-    /// What peers can ask for.
+    /// Regions that peers can ask for.
     pub regions: Regions,
-    /// What they can use by address.
+    /// Memory that they can use by address.
     pub spaces: Spaces,
-    /// The counters, and what others may see.
+    /// The counters, and the state that other processes may see.
     pub status: Status,
     /// Messages for handlers.
     pub active: Queues,
     /// Bulk copies, by algorithm and size.
     pub copies: Arc<crate::copy::Tally>,
-    /// Those outside the lock.
+    /// Copies outside the lock.
     pub unlocked: Arc<UnlockedCopies>,
     /// Copies of messages that were stored until they were asked for.
     pub store: Copier,
-    /// What sends long messages to other hosts.
+    /// The driver that sends long messages to other hosts.
     pub driver: Arc<Driver>,
-    /// Something was sent to another host since somebody looked.
+    /// True if something was sent to another host since the last look.
     pub sent_tcp: bool,
     pub model: &'static CostModel,
     pub strict: bool,
-    /// Whether pages of messages may be moved, if the program has said so.
+    /// True if pages of messages may be moved, where the program has said so.
     pub moves: Option<bool>,
-    /// There are fewer processors than those that want one.
+    /// True if there are fewer processors than threads that want one.
     pub is_short: bool,
 }
 
@@ -162,7 +162,7 @@ impl Core {
         };
         peer.record.doorbells_sent.add(1);
         peer.tx.say_rung(clock::now_ns());
-        // A peer that is gone cannot be rung; its socket says so to whoever polls it.
+        // A peer that is gone cannot be rung; its socket tells the thread that polls it.
         if let Err(error) = pinfold_sys::socket::seqpacket::ring(socket) {
             tracing::debug!(%error, peer = peer.info.name, "ringing failed");
         }
@@ -176,7 +176,7 @@ impl Core {
         }
     }
 
-    /// Whether some pull has bytes that this side can copy now.
+    /// Returns whether some pull has bytes that this side can copy now.
     pub(crate) fn has_get_work(&mut self) -> bool {
         let gets = std::mem::take(&mut self.gets);
         let work = gets.iter().any(|key| match self.ops.recv_mut(*key).map(|op| &op.stage) {

@@ -1,14 +1,16 @@
-//! Credit: how much a peer may send before anybody has asked for it.
+//! Credit: how much a peer may send before any receive has asked for it.
 //!
-//! What is sent unasked may have to be stored, so each peer is granted its share of one budget when it joins, and no
-//! more is believed to come. The grant begins small, so that what those get who send much is not taken from those
-//! who do not, and it doubles in two cases:
+//! A message sent unasked may have to be stored, so each peer is granted its share of one budget
+//! when it joins, and no more is accepted. The grant begins small, so that peers that send much do
+//! not take from those that do not, and it doubles in two cases:
 //!
-//! - Messages are announced that [lacked nothing but credit](Rts::unasked), since what came before them waits here
-//!   for its receives. Such a message is stored like those before it, as long as the budget has room: its sender
-//!   goes on. Once it has none, the message stays where it is until its receive is posted.
-//! - A peer on another host streams. A stream keeps more in the buffers of two sockets than can be set aside for
-//!   whoever joins: messages are announced for want of credit although their receives are there already.
+//! - Messages are announced that [lacked nothing but credit](Rts::unasked), since those before them
+//!   wait here for their receives. Such a message is stored like those before it, as long as the
+//!   budget has room: its sender goes on. Once the budget has none, the message stays where it is
+//!   until its receive is posted.
+//! - A peer on another host streams. A stream keeps more in the buffers of two sockets than can be
+//!   set aside for each peer that joins: messages are announced for want of credit although their
+//!   receives are there already.
 
 use super::{
     Engine,
@@ -28,29 +30,30 @@ use crate::{
     },
 };
 
-/// Credit for eager messages a peer is granted at most when it joins: more than a full lane holds, so that credit
-/// is only ever short while messages really are unexpected.
+/// Credit for eager messages that a peer is granted at most when it joins: more than a full lane
+/// holds, so that credit is only ever short while messages really are unexpected.
 const BYTES_MAX: u64 = 512 << 10;
 const _: () =
     assert!(BYTES_MAX >= BULK_BYTES_MAX as u64 + RING_SLOTS_MAX as u64 * (MESSAGE_COST + 56));
-/// The same for a peer on another host that joins, and its share of what is left.
+/// The same for a peer on another host that joins, and for its share of the rest.
 const TCP_BYTES_MAX: u64 = 2 << 20;
 const TCP_SHARE: u64 = 64;
-/// What a grant may grow to for a stream. One of 1 MiB over the loopback gains up to here.
+/// The most that a grant may grow to for a stream. A stream of 1 MiB over the loopback gains up to
+/// here.
 const WIDE_BYTES_MAX: u64 = 16 << 20;
-/// What a first step goes to at least.
+/// The least that a first step goes to.
 const WIDE_BYTES_MIN: u64 = 64 << 10;
-/// The share of the budget that no grant grows into: it is for who comes late.
+/// The share of the budget that no grant grows into: it is for peers that join late.
 const LATE_SHARE: usize = 4;
-/// Announced messages a peer is granted at most.
+/// The most announced messages that a peer is granted.
 const MESSAGES_MAX: u64 = 1 << 17;
 
-/// What the next peer, on this host or `tcp`, is granted out of `left` bytes of the budget for
+/// The grant of the next peer, on this host or over `tcp`, out of `left` bytes of the budget for
 /// unexpected messages.
 ///
-/// An eighth of what is left, up to a ceiling, half of it for bytes and half for announcements, and for who is afar a
-/// 64th for bytes where that is more: the sum of all grants never exceeds the budget, and late comers get less, not
-/// nothing.
+/// An eighth of the rest, up to a ceiling, half of it for bytes and half for announcements, and for
+/// a peer on another host a 64th for bytes where that is more: the sum of all grants never exceeds
+/// the budget, and late peers get less, not nothing.
 fn first(left: usize, tcp: bool) -> Limits {
     let left = left as u64;
     let share = (left / 8).max(MESSAGE_COST);
@@ -63,11 +66,11 @@ fn first(left: usize, tcp: bool) -> Limits {
     }
 }
 
-/// What a peer on another host, which was `granted` so many bytes, is granted more when it has announced a message
-/// of `len` bytes whose receive was there.
+/// The further grant to a peer on another host, which was `granted` so many bytes, when it has
+/// announced a message of `len` bytes whose receive was there.
 ///
-/// As much again, up to a ceiling, as long as there is plenty left of the budget. A message that is announced however
-/// much credit there is (`Core::fits_eager`) says nothing.
+/// As much again, up to a ceiling, as long as there is plenty left of the budget. A message that is
+/// announced however much credit there is (`Core::fits_eager`) says nothing.
 fn more(budget: &Budget, granted: u64, len: u64) -> u64 {
     let wide = (granted * 2).clamp(WIDE_BYTES_MIN, WIDE_BYTES_MAX);
     let more = wide.saturating_sub(granted);
@@ -75,27 +78,30 @@ fn more(budget: &Budget, granted: u64, len: u64) -> u64 {
     if len <= WIDE_BYTES_MAX / 2 && more <= plenty as u64 { more } else { 0 }
 }
 
-/// What a peer that was `granted` so many bytes, of which `owed` are in use, is granted more for a message that costs
-/// `cost` and lacked nothing but credit; 0 if there is no room for that.
+/// The further grant to a peer that was `granted` so many bytes, of which `owed` are in use, for a
+/// message that costs `cost` and lacked nothing but credit; 0 if there is no room for that.
 ///
-/// The message is paid out of what is added, for its sender may use all of its old credit before it hears of more. As
-/// long as the old credit really is short, as much again is added, or what there is.
+/// The message is paid for by the addition, for its sender may use all of its old credit before it
+/// hears of more. As long as the old credit really is short, as much again is added, or what is
+/// left.
 fn unasked(budget: &Budget, granted: u64, owed: u64, cost: u64) -> u64 {
     let plenty = budget.left().saturating_sub(budget.limit() / LATE_SHARE) as u64;
     let wide = if is_short(granted, owed, cost) { granted.max(WIDE_BYTES_MIN) } else { 0 };
     if cost > plenty { 0 } else { wide.max(cost).min(plenty) }
 }
 
-/// Whether credit of `granted` bytes, of which `owed` are in use, does not cover `cost` more.
+/// Returns whether credit of `granted` bytes, of which `owed` are in use, does not cover `cost`
+/// more.
 fn is_short(granted: u64, owed: u64, cost: u64) -> bool {
     owed + cost > granted
 }
 
-/// The least that is granted: one announcement at a time, which any budget stands and which takes nothing of it. To who
-/// comes when the budget is spent, and to who comes back and has all it was granted when it joined.
+/// The least that is granted: one announcement at a time, which fits any budget and takes nothing
+/// of it. For a peer that joins when the budget is spent, and for one that comes back and still has
+/// the grant of its first joining.
 pub(crate) const LEAST: Limits = Limits { unexpected_bytes: 0, rendezvous_max: 1 };
 
-/// What a grant takes of the budget.
+/// The part of the budget that a grant takes.
 fn cost(granted: Limits) -> usize {
     if granted == LEAST {
         return 0;
@@ -110,14 +116,14 @@ impl Engine {
         if self.core.grants.take(cost(granted)) { granted } else { LEAST }
     }
 
-    /// Takes the credit back that was set aside.
+    /// Takes back the credit that was set aside.
     pub(crate) fn ungrant(&mut self, granted: Limits) {
         self.core.grants.give(cost(granted));
     }
 }
 
 impl Core {
-    /// Counts an unmatched eager message against what the peer was granted.
+    /// Counts an unmatched eager message against the peer's grant.
     pub(crate) fn owe(&mut self, peer: &mut Peer, cost: u64) -> Result<(), Violation> {
         peer.owed += cost;
         peer.record.unexpected.add(1);
@@ -127,12 +133,13 @@ impl Core {
         Ok(())
     }
 
-    /// A peer has announced a message whose receive was there: it may have lacked nothing but credit. The answer
-    /// says what it has (`Cts::Stream`).
+    /// A peer has announced a message whose receive was there: it may have lacked nothing but
+    /// credit. The answer carries its credit (`Cts::Stream`).
     pub(crate) fn widen(&mut self, peer: &mut Peer, rts: &Rts) {
         let more = match (peer.transport.is_tcp(), rts.unasked) {
             (true, _) => more(&self.grants, peer.granted, rts.len),
-            // What it costs is no matter, for it is not stored, as long as the old credit is short.
+            // The cost of the message does not matter, for it is not stored, as long as the old
+            // credit is short.
             (false, true) if is_short(peer.granted, peer.owed, MESSAGE_COST + rts.len) => {
                 unasked(&self.grants, peer.granted, peer.owed, MESSAGE_COST + rts.len)
             }
@@ -141,11 +148,11 @@ impl Core {
         self.grant_more(peer, more);
     }
 
-    /// Grants a peer `more` bytes of credit, if the budget has them. Whether it did.
+    /// Grants a peer `more` bytes of credit, if the budget has them. Returns whether it did.
     fn grant_more(&mut self, peer: &mut Peer, more: u64) -> bool {
         let granted = Limits { unexpected_bytes: peer.granted, rendezvous_max: peer.announced_max };
         let wide = peer.granted.saturating_add(more);
-        // Where it had nothing, what it may announce is to be taken as well.
+        // Where the peer had no credit, the announcements it may make are paid for as well.
         let takes = cost(Limits { unexpected_bytes: wide, ..granted }) - cost(granted);
         if more == 0 || !self.grants.take(takes) {
             return false;
@@ -155,8 +162,8 @@ impl Core {
         true
     }
 
-    /// Has a message sent that was announced for want of credit alone and whose receive is not posted: it is stored
-    /// like the ones before it. Whether there is room for it.
+    /// Has a message sent that was announced for want of credit alone and whose receive is not
+    /// posted: it is stored like the ones before it. Returns whether there is room for it.
     pub(crate) fn store_unasked(
         &mut self,
         peer: &mut Peer,
@@ -186,7 +193,7 @@ impl Core {
 }
 
 impl Peer {
-    /// Whether the receiver's credit covers one more eager message of `len` bytes.
+    /// Returns whether the receiver's credit covers one more eager message of `len` bytes.
     #[inline(always)]
     pub(crate) fn has_credit(&mut self, len: u64) -> bool {
         let after = self.sent_cost + MESSAGE_COST + len;
@@ -197,7 +204,7 @@ impl Peer {
         after.saturating_sub(self.released) <= self.window
     }
 
-    /// Reads what the receiver has released. A cursor that makes no sense is not believed.
+    /// Reads how much the receiver has released. A cursor that makes no sense is not believed.
     pub(crate) fn refresh_credit(&mut self) {
         let released = self.tx.released();
         if released > self.released && released <= self.sent_cost {
@@ -206,8 +213,8 @@ impl Peer {
         }
     }
 
-    /// The receiver stores a message of `len` bytes that was announced for want of credit alone: it costs what it would
-    /// have cost.
+    /// The receiver stores a message of `len` bytes that was announced for want of credit alone: it
+    /// costs as much as an eager one.
     pub(crate) fn stored(&mut self, len: u64) {
         self.sent_cost += MESSAGE_COST + len;
     }
@@ -247,7 +254,7 @@ mod tests {
         let bytes = |left: usize, tcp| first(left, tcp).unexpected_bytes;
         assert_eq!([false, true].map(|tcp| bytes(64 << 20, tcp)), [512 << 10, 1 << 20]);
         assert_eq!([false, true].map(|tcp| bytes(1 << 30, tcp)), [512 << 10, 2 << 20]);
-        // Where little is left, it is the same for all.
+        // Where little is left, the grant is the same for all.
         assert_eq!([false, true].map(|tcp| bytes(1 << 20, tcp)), [64 << 10; 2]);
     }
 
@@ -257,7 +264,7 @@ mod tests {
         let plenty = (1 << 20) - (1 << 20) / LATE_SHARE as u64;
         assert_eq!(unasked(&budget, 0, 0, plenty), plenty);
         assert_eq!(unasked(&budget, 0, 0, plenty + 1), 0);
-        // As much again as was granted where that is short, and else what it costs.
+        // As much again as was granted where that is short, or else the cost of the message.
         assert_eq!(unasked(&budget, 128 << 10, 128 << 10, 100), 128 << 10);
         assert_eq!(unasked(&budget, 128 << 10, 0, 100), 100);
     }
@@ -275,7 +282,7 @@ mod tests {
             steps.push(granted >> 10);
         }
         assert_eq!(steps, [64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384]);
-        // What is more than that already stays; and such a message is announced in any case.
+        // A larger grant stays as it is; and such a message is announced in any case.
         assert_eq!(more(&plenty, 64 << 20, 8), 0);
         assert_eq!(more(&plenty, 1 << 20, WIDE_BYTES_MAX / 2), 1 << 20);
         assert_eq!(more(&plenty, 1 << 20, WIDE_BYTES_MAX / 2 + 1), 0);

@@ -18,11 +18,11 @@ use crate::{
 /// Channel messages taken from one peer before others get their turn.
 const MESSAGES_A_TURN: usize = 64;
 
-/// Turns at what is in a peer's socket, until the arena is found that a message lies in. The queue
-/// of a socket holds some hundred channel messages (`net.core.wmem_default`).
+/// Turns at the messages in a peer's socket, until the arena is found that a message lies in. The
+/// queue of a socket holds some hundred channel messages (`net.core.wmem_default`).
 const EXCHANGE_TURNS: u32 = 8;
 
-/// What was on a peer's socket.
+/// The result of a look at a peer's socket.
 pub(crate) enum Exchanged {
     None,
     Some,
@@ -31,7 +31,7 @@ pub(crate) enum Exchanged {
 }
 
 impl Core {
-    /// Takes what a peer has sent over its socket.
+    /// Takes the channel messages that a peer has sent over its socket.
     pub(crate) fn take_extents(&mut self, peer: &mut Peer) -> Result<Exchanged, Violation> {
         let may_map = [Path::Mapped, Path::Handoff].iter().any(|p| peer.permissions.may(*p));
         let mut exchanged = Exchanged::None;
@@ -68,15 +68,15 @@ impl Core {
     }
 
     /// As [`Core::take_extents`], for a thread that may not be the one that sleeps on the socket:
-    /// the bells among the channel messages were for that one, which then looks for itself.
+    /// the bells among the channel messages were for that thread, which then looks for itself.
     fn take_extents_now(&mut self, peer: &mut Peer) -> Result<Exchanged, Violation> {
         self.wakes.leader = true;
         self.take_extents(peer)
     }
 
-    /// Takes what a peer has sent over its socket until its extent is there that a descriptor has
-    /// named: it was sent before that, behind not more than a socket's queue holds. A connection that
-    /// was closed meanwhile says so to whoever polls it.
+    /// Takes the channel messages of a peer until the extent is there that a descriptor has named:
+    /// it was sent before that, behind not more than a socket's queue holds. A connection that was
+    /// closed meanwhile tells the thread that polls it.
     pub(crate) fn await_extent(&mut self, peer: &mut Peer, extent: u64) -> Result<(), Violation> {
         let mut turns = 0;
         while self.imported.get(peer.id, extent).is_none()
@@ -88,14 +88,14 @@ impl Core {
         Ok(())
     }
 
-    /// Sees to it that the peer has the extent a message lies in, and says where in it. `None`: it
-    /// could not be sent.
+    /// Sees to it that the peer has the extent that a message lies in, and returns the place in it.
+    /// `None`: the extent could not be sent.
     pub(crate) fn export_part(&self, peer: &mut Peer, memory: Part) -> Option<Exported> {
         let (extent, offset) = memory.locate()?;
         self.export_at(peer, &extent, offset)
     }
 
-    /// The same, of a place in an extent.
+    /// The same, for a place in an extent.
     pub(crate) fn export_at(
         &self,
         peer: &mut Peer,
@@ -126,7 +126,8 @@ fn export(peer: &Peer, extent: &ArenaRef) -> crate::Result<()> {
 }
 
 impl Engine {
-    /// Tells peers which arenas are in use no more, so that their mappings do not keep the memory.
+    /// Tells peers which arenas are no longer in use, so that their mappings do not keep the
+    /// memory.
     #[inline]
     pub(crate) fn tell_of_gone_arenas(&mut self) {
         let gone = arena::gone();
@@ -144,7 +145,7 @@ impl Engine {
             peer.exported_extents.sweep(
                 |extent| !arena::is_live(extent),
                 |extent| {
-                    // A full queue: at the next turn again.
+                    // A full queue: tried again at the next turn.
                     failpoint::hit(Point::BeforeGone);
                     let told = descriptor_channel::send_gone(socket, extent).is_ok();
                     failpoint::hit(Point::AfterGone);

@@ -1,8 +1,8 @@
 //! The fast path: a short message in one call, when nothing stands in its way.
 //!
-//! Nothing here fails. Whatever is unusual (a peer that is gone, no room, no credit, a queue, a
+//! Nothing here fails. Any unusual state (a peer that is gone, no room, no credit, a queue, a
 //! posted receive, a descriptor that makes no sense) is left as it is for the ordinary way, which
-//! finds it again and says what is wrong. Nothing here wants anybody woken, either.
+//! finds it again and reports the error. Nothing here wants a thread woken, either.
 
 use pinfold_sys::cpu::clock;
 
@@ -32,7 +32,7 @@ use crate::{
 const LOOKS: u32 = 200;
 /// The same at a connection.
 const CONNECTION_POLLS: u32 = 20;
-/// The same at lanes, while connections are polled as well, at which nobody looks meanwhile.
+/// The same at lanes, while connections are polled as well: these are not looked at meanwhile.
 const POLLS_WITH_TCP: u32 = 4;
 
 /// How a message was sent.
@@ -47,14 +47,14 @@ pub(crate) struct Took {
     pub peer: PeerId,
     pub tag: u64,
     pub len: u64,
-    /// Bytes there was room for.
+    /// Bytes that the memory has room for.
     pub bytes: u64,
     pub path: Path,
     pub why: Why,
     pub by: Largest,
 }
 
-/// A message that is looked at where it lies.
+/// A message that is read where it lies.
 pub(crate) struct Lent {
     pub peer: PeerId,
     pub tag: u64,
@@ -63,7 +63,7 @@ pub(crate) struct Lent {
 }
 
 impl Took {
-    /// What the caller is told.
+    /// The result as the caller gets it.
     #[inline(always)]
     pub(crate) fn received(self) -> Result<Received> {
         let Took { peer, tag, len, bytes, path, why, by } = self;
@@ -77,13 +77,14 @@ impl Engine {
         !self.closed
     }
 
-    /// Whether the head of a lane is for whoever asks next, and nobody waits on the descriptor.
+    /// Returns whether the head of a lane is for the next receive, and no caller waits on the
+    /// descriptor.
     #[inline(always)]
     fn may_recv_fast(&self) -> bool {
         self.is_usable() && self.core.matcher.is_idle() && (self.driven || !self.armed)
     }
 
-    /// The same for one who waits for it a moment, unless it is time for the ordinary way.
+    /// The same for a receive that waits for it a moment, unless it is time for the ordinary way.
     #[inline(always)]
     fn may_wait_fast(&mut self) -> bool {
         if !self.may_recv_fast() {
@@ -93,8 +94,8 @@ impl Engine {
         self.polls <= POLLS_A_CLOCK || !self.must_look_around()
     }
 
-    /// Whether the ordinary way has something to do other than to receive: now and then it looks at
-    /// the sockets, and what is under way with other peers goes on.
+    /// Returns whether the ordinary way has something to do other than to receive: now and then it
+    /// looks at the sockets, and operations in flight with other peers go on.
     #[cold]
     #[inline(never)]
     fn must_look_around(&mut self) -> bool {
@@ -107,7 +108,7 @@ impl Engine {
 
     /// Sends a message that fits its descriptor, if room and credit are known to be there.
     ///
-    /// There is as little to this as can be, stores above all: the processor makes stores visible
+    /// There are as few steps here as can be, stores above all: the processor makes stores visible
     /// in their order, so those behind the one to the ring wait for its cache line to come over,
     /// and once the store queue is full (64 entries, say), so does the next message.
     #[inline(always)]
@@ -137,7 +138,7 @@ impl Engine {
     }
 
     /// Sends a message of one part that fits a descriptor or one piece. `None`: it has to be
-    /// posted; with what the cost model chose, if it was asked.
+    /// posted, with the receipt that the cost model chose, if it was asked.
     pub(crate) fn send_fast(
         &mut self,
         id: PeerId,
@@ -189,8 +190,9 @@ impl Engine {
         }
     }
 
-    /// Receives the next message of a peer's lane where it lies, if its sender gave that away and it
-    /// matches, and nothing else is posted or stored. Waits for it a few microseconds.
+    /// Receives the next message of a peer's lane where it lies, if its sender gave the memory away
+    /// and the message matches, and nothing else is posted or stored. Waits for it a few
+    /// microseconds.
     #[inline(always)]
     pub(crate) fn view_fast(&mut self, from: Source, tag: TagMatch) -> Option<Lent> {
         let Source::Peer(id) = from else { return None };
@@ -228,8 +230,9 @@ impl Engine {
         Some(Lent { peer: id, tag: got_tag, len, loan })
     }
 
-    /// Gives back what was looked at, if no other thread is wanted for that, and if its turn has come:
-    /// word of it is then one number that the sender finds. Whether it did; if not, nothing happened.
+    /// Gives memory of a view back, if no other thread is wanted for that, and if its turn has
+    /// come: then the notice is one number that the sender finds. Returns whether it did; if not,
+    /// nothing happened.
     #[inline(always)]
     pub(crate) fn give_back_fast(&mut self, id: PeerId, loan: &Loan) -> bool {
         let Some(peer) = self.peers.get_mut(id).filter(|peer| peer.leaving.is_none()) else {
@@ -248,8 +251,8 @@ impl Engine {
     /// Receives the next message of a peer's lane into one part, if it is here already, matches, is
     /// whole and short, and nothing else is posted or stored.
     ///
-    /// While other receives are posted it does not even look: what comes is for those first, and
-    /// to look at a line that its sender is about to write makes both wait for it.
+    /// While other receives are posted it does not even look: the next message is for those first,
+    /// and to look at a line that its sender is about to write makes both wait for it.
     #[inline]
     pub(crate) fn recv_at_once(
         &mut self,
@@ -314,7 +317,7 @@ fn await_head(core: &mut Core, peer: &mut Peer) -> Option<Header> {
         return Some(header);
     }
     peer.tx.nothing_on_the_way();
-    // There is time to say what has been taken so far.
+    // There is time to report the descriptors taken so far.
     if peer.rx.unpublished() > 0 {
         Engine::publish(core, peer);
     }
@@ -335,7 +338,7 @@ fn await_head(core: &mut Core, peer: &mut Peer) -> Option<Header> {
 #[inline(never)]
 fn await_frame(core: &mut Core, peer: &mut Peer) -> Option<Header> {
     for _ in 0..CONNECTION_POLLS {
-        // An end is found again by the ordinary way.
+        // The end of a connection is found again by the ordinary way.
         core.turn(peer, false).ok()?;
         if let Some(header) = peer.rx.head() {
             return Some(header);
@@ -344,8 +347,8 @@ fn await_frame(core: &mut Core, peer: &mut Peer) -> Option<Header> {
     None
 }
 
-/// Takes word that memory of this side is looked at no more, which comes before or after most
-/// messages, and goes on to the next descriptor that is something else.
+/// Takes notices that memory of this side is no longer read, which come before or after most
+/// messages, and goes on to the next descriptor of another kind.
 #[inline(never)]
 fn pass_ends(core: &mut Core, peer: &mut Peer, mut header: Header) -> Option<Header> {
     while header.kind() == Some(Kind::Fin) {

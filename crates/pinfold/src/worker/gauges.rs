@@ -1,6 +1,6 @@
-//! What is put down for others to see: gauges, as they change.
+//! Gauges for other processes to see, updated as they change.
 //!
-//! The fast path puts down nothing but its counters. Whatever queues, stores or waits goes the
+//! The fast path updates only its counters. Every operation that queues, stores or waits goes the
 //! ordinary way, which ends here, with a few numbers that are compared and seldom stored.
 
 use pinfold_sys::cpu::{barrier, clock};
@@ -18,7 +18,7 @@ use crate::{
     status::{Identity, Introduction, Status, Tally, flags, state},
 };
 
-/// Between looks at what receivers have taken, for the credit that others see.
+/// Between looks at how much receivers have taken, for the credit that other processes see.
 const CREDIT_EVERY_NS: u64 = 20_000_000;
 
 /// The page of a new endpoint.
@@ -41,7 +41,7 @@ pub(crate) fn status(config: &Config, id: [u8; 16]) -> Result<Status> {
 }
 
 impl Core {
-    /// Puts down who a new peer is, and at which `place` of another host.
+    /// Stores the identity of a new peer, and its `place` on another host.
     pub(crate) fn introduce(
         &self,
         peer: &Peer,
@@ -69,7 +69,7 @@ impl Core {
         self.update_peer_gauges(peer);
     }
 
-    /// Puts down what is queued and waits with a peer.
+    /// Stores how much is queued and waits with a peer.
     #[inline]
     pub(crate) fn update_peer_gauges(&self, peer: &Peer) {
         let record = &peer.record;
@@ -96,14 +96,14 @@ impl Core {
 }
 
 impl Core {
-    /// What was copied by algorithms that were chosen, under the lock and beside it.
+    /// The bytes copied by algorithms that were chosen, under the lock and beside it.
     pub(crate) fn copies(&self) -> Counts {
         let mut counts = self.copies.counts();
         counts += &self.unlocked.counts();
         counts
     }
 
-    /// Puts down what was copied by algorithms that were chosen.
+    /// Stores the bytes copied by algorithms that were chosen.
     pub(crate) fn update_copy_gauges(&self) {
         let (bulk, streamed) = self.copies.copied_bytes();
         self.status.copied_bulk.set(bulk);
@@ -113,17 +113,18 @@ impl Core {
 }
 
 impl Core {
-    /// Takes note of a send that is announced `now`, ticks.
+    /// Notes a send that is announced `now`, ticks.
     #[inline]
     pub(crate) fn note_wait(&mut self, peer: &mut Peer, key: OpKey, now: u64) {
         if peer.waiting == 0 {
-            // What was put down is of others.
+            // The stored time is of earlier sends.
             peer.record.waits_since_ns.set(0);
         }
         peer.waits.announce(key, now, peer.waiting, |key| self.is_waiting(key));
     }
 
-    /// Puts down since when the send to a peer has waited that has waited longest; now, in ticks and ns.
+    /// Stores since when the send to a peer has waited that has waited longest; now, in ticks and
+    /// ns.
     fn update_wait_gauges(&mut self, peer: &mut Peer, now: u64, now_ns: u64) {
         let front = peer.out.front().copied();
         let oldest = peer.waits.oldest(front, now, |key| self.is_waiting(key));
@@ -139,7 +140,7 @@ impl Core {
 }
 
 impl Peer {
-    /// Puts down how many messages it was told of and has not answered.
+    /// Stores how many announced messages the peer has not answered.
     #[inline(always)]
     pub(crate) fn update_waiting_gauges(&self) {
         if self.record.is_listed() {
@@ -149,7 +150,7 @@ impl Peer {
 }
 
 impl Engine {
-    /// Puts down what waits at the endpoint as a whole.
+    /// Stores how much waits at the endpoint as a whole.
     #[inline]
     pub(crate) fn update_gauges(&self) {
         let (core, status) = (&self.core, &self.core.status);
@@ -163,7 +164,7 @@ impl Engine {
         status.barriers.set(barrier::issued());
     }
 
-    /// Puts down that the endpoint has looked around.
+    /// Stores that the endpoint has looked around.
     pub(crate) fn update_credit_gauges_if_due(&mut self, now_ns: u64) {
         self.core.status.looked_ns.set(now_ns);
         self.update_gauges();
@@ -174,7 +175,7 @@ impl Engine {
         }
     }
 
-    /// Puts down that the endpoint sleeps from now on, one way or the other.
+    /// Stores that the endpoint sleeps from now on, one way or the other.
     pub(crate) fn update_sleep_gauge(&mut self, how: u64) {
         self.core.status.state.set(how);
         let now_ns = clock::now_ns();
@@ -184,20 +185,21 @@ impl Engine {
         self.core.update_copy_gauges();
     }
 
-    /// Puts down that the program waits on the descriptor, unless a thread sleeps on it already.
+    /// Stores that the program waits on the descriptor, unless a thread sleeps on it already.
     pub(crate) fn update_armed_gauge(&mut self) {
         if !self.asleep {
             self.update_sleep_gauge(state::ARMED);
         }
     }
 
-    /// Looks at what the peers that are polled have taken, and since when sends to them wait.
+    /// Looks at how much the polled peers have taken, and since when sends to them wait.
     fn update_credit_gauges(&mut self, now_ns: u64) {
         let now = clock::ticks();
         for &index in &self.hot {
             let Some(peer) = self.peers.at_mut(index) else { continue };
             self.core.update_wait_gauges(peer, now, now_ns);
-            // What a blocked one waits for is looked at where it would otherwise be missed.
+            // A blocked peer's credit is read elsewhere, where a change of it would otherwise be
+            // missed.
             if peer.sent_cost != peer.released && !peer.blocked {
                 peer.refresh_credit();
             }

@@ -1,4 +1,4 @@
-//! Greetings under way, whatever link they go over.
+//! Greetings under way, over any link.
 
 mod same_host_upgrade;
 
@@ -29,44 +29,44 @@ pub(crate) struct Greeting {
     pub granted: Limits,
     /// The call that waits for it; `None` for one that a peer began.
     pub call: Option<u64>,
-    /// Whether the peer must have been [admitted](Handshake::admitted) over a connection.
+    /// True if the peer must have been [admitted](Handshake::admitted) over a connection.
     pub same_host: bool,
-    /// The peer that it is to lead back.
+    /// The peer that the greeting is to lead back.
     pub resumes: Option<PeerId>,
-    /// Who has called from another host.
+    /// The caller from another host.
     pub caller: Option<Caller>,
-    /// Who else can be called if this comes to nothing.
+    /// The places to call next if this greeting fails.
     pub dial: Option<Box<Dial>>,
 }
 
 impl Greeting {
-    /// One that just begins.
+    /// A greeting that just begins.
     pub(crate) fn new(handshake: Handshake, granted: Limits) -> Greeting {
         let (call, same_host, resumes, caller, dial) = (None, false, None, None, None);
         Greeting { handshake, granted, call, same_host, resumes, caller, dial }
     }
 
-    /// Who has called, if that has not shown the key.
+    /// The caller, if it has not shown the key.
     pub(crate) fn tcp_peer(&self) -> Option<Caller> {
         self.caller.filter(|_| self.handshake.admitted().is_none())
     }
 
-    /// Whether it is about to become a peer for which there has to be a place.
+    /// Returns whether the greeting is about to become a peer for which there has to be a place.
     pub(crate) fn takes_place(&self) -> bool {
         self.tcp_peer().is_none() && self.resumes.is_none()
     }
 }
 
-/// What a greeting goes over.
+/// The link that a greeting goes over.
 pub(crate) enum Handshake {
     /// There is no connection yet.
     Dial(Box<Dial>),
     Shm(Box<local::Handshake>),
-    /// The first waits for what becomes of the second, if there is one.
+    /// The first waits for the outcome of the second, if there is one.
     Tcp(Box<tcp::handshake::Handshake>, Option<Box<SameHostUpgrade>>),
 }
 
-/// How far one got.
+/// The result of a step.
 pub(crate) enum Step {
     More,
     /// The peer is on this host, and is to be tried there.
@@ -75,7 +75,7 @@ pub(crate) enum Step {
 }
 
 impl Handshake {
-    /// When to take the next step at the latest.
+    /// The latest time for the next step.
     pub(crate) fn deadline_ns(&self) -> u64 {
         match self {
             Handshake::Dial(dial) => dial.due_ns(),
@@ -99,7 +99,7 @@ impl Handshake {
         watched.map_err(|error| Error::os("epoll_ctl", "the endpoint", error))
     }
 
-    /// Ends that, of a greeting that has failed.
+    /// Ends the watch, of a greeting that has failed.
     pub(crate) fn unwatch(&mut self, epoll: &Epoll) {
         let _ = match self {
             Handshake::Dial(dial) => {
@@ -111,7 +111,8 @@ impl Handshake {
                 if let Some(same_host) = same_host {
                     same_host.unwatch(epoll);
                 }
-                // If there is none it is closed, and nobody has a copy that was not forked.
+                // Without a descriptor the connection is closed, and only forked children may have
+                // copies.
                 wire.fd().map_or(Ok(()), |fd| epoll.remove(fd))
             }
         };
@@ -133,7 +134,7 @@ impl Handshake {
         }
     }
 
-    /// Goes as far as it can now. `sessions` knows those that peers may go on with.
+    /// Goes as far as it can now. `sessions` knows the sessions that peers may go on with.
     pub(crate) fn step(
         &mut self,
         now_ns: u64,
@@ -159,14 +160,14 @@ impl Handshake {
     }
 }
 
-// One function each: what one needs of the stack is not there while another goes on.
+// One function each: the stack that one needs is free again while another goes on.
 
 fn on_host(handshake: &mut local::Handshake, now_ns: u64) -> Result<Step> {
     let established = handshake.step(now_ns)?;
     Ok(established.map_or(Step::More, |it| joins(PendingPeer::from(*it))))
 }
 
-/// How far that got which goes on beside a connection; `None` once it is the connection's turn.
+/// A step of the greeting beside a connection; `None` once it is the connection's turn.
 fn try_same_host(
     wire: &mut tcp::handshake::Handshake,
     same_host: &mut Option<Box<SameHostUpgrade>>,
@@ -177,7 +178,7 @@ fn try_same_host(
         Tried::More => Some(Step::More),
         Tried::There(mut pending) => {
             pending.address = wire.address().map(str::to_owned);
-            // The peer learns by its end that nobody will come over it.
+            // The peer learns by the end of the connection that it is not needed.
             let _ = wire.fd().map_or(Ok(()), |fd| epoll.remove(fd));
             Some(joins(*pending))
         }
@@ -189,7 +190,7 @@ fn try_same_host(
     }
 }
 
-/// What becomes of two that have met over a connection.
+/// The outcome of a greeting that two endpoints have finished over a connection.
 fn met_tcp(met: tcp::handshake::Met, paths: PathSet, tally: &Arc<Tally>) -> Result<Step> {
     let (socket, rest) = (met.socket, met.rest);
     if let Some(received) = met.agreed.peer_received {
@@ -225,7 +226,7 @@ fn joins(pending: PendingPeer) -> Step {
     Step::Done(Outcome::Joins(Box::new(pending)))
 }
 
-/// What an endpoint says of itself to peers on other hosts.
+/// The offer of an endpoint to peers on other hosts.
 pub(crate) fn offer(
     endpoint_id: [u8; 16],
     label: &str,
@@ -250,7 +251,7 @@ pub(crate) fn offer(
     })
 }
 
-/// What tells this process from all others.
+/// The number that tells this process from all others.
 fn incarnation() -> Result<u64> {
     static PROCESS: OnceLock<u64> = OnceLock::new();
     if let Some(incarnation) = PROCESS.get() {
@@ -260,7 +261,7 @@ fn incarnation() -> Result<u64> {
     Ok(*PROCESS.get_or_init(|| drawn))
 }
 
-/// Where this process is; what nobody else has, if that is not to be said, or not known.
+/// The identity of the host; a random one if it is not to be told, or not known.
 fn host(says: bool) -> Result<HostIdentity> {
     if says && let Ok(host) = tcp::host::identity() {
         return Ok(host);

@@ -1,7 +1,7 @@
-//! The receiving side: what each descriptor of a lane does.
+//! The receiving side: the effect of each descriptor of a lane.
 //!
-//! A descriptor is copied out once and checked before it is acted on; whatever is wrong with it is
-//! a [`Violation`], and the peer that wrote it is cut off. Nothing else is harmed.
+//! A descriptor is copied out once and checked before it is acted on; any fault in it is a
+//! [`Violation`], and the peer that wrote it is cut off. Nothing else is harmed.
 
 use pinfold_sys::cpu::clock;
 
@@ -84,7 +84,7 @@ impl Core {
             Kind::Cts => self.answered(peer, header.aux(), &body)?,
             Kind::Fin => {
                 self.fetched(peer, header.aux(), Fin::read(&body))?;
-                // What was given back before this was said is back, too.
+                // Donated buffers that were given back before this descriptor are back, too.
                 self.collect_donations(peer);
             }
             Kind::Wrote => self.wrote(peer, header.aux(), Wrote::read(&body))?,
@@ -106,7 +106,7 @@ impl Core {
         Ok(())
     }
 
-    /// The receive that takes the message which is here now.
+    /// The posted receive that takes a message which has come.
     #[inline]
     fn match_posted(&mut self, peer: PeerId, tag: u64) -> Option<OpKey> {
         let key = self.matcher.arrive(peer, tag)?;
@@ -114,7 +114,7 @@ impl Core {
         Some(key)
     }
 
-    /// A whole small message.
+    /// A whole small message has come.
     #[inline]
     fn small(&mut self, peer: &mut Peer, tag: u64, bytes: &[u8]) -> Result<(), Violation> {
         let cost = MESSAGE_COST + bytes.len() as u64;
@@ -137,7 +137,7 @@ impl Core {
         Ok(())
     }
 
-    /// Ends a receive with bytes the library holds.
+    /// Ends a receive with bytes that the library holds.
     pub(crate) fn deliver(
         &mut self,
         key: OpKey,
@@ -171,7 +171,7 @@ impl Core {
     ) {
         let Some(op) = self.ops.recv_mut(key) else { return };
         let len = bytes.len();
-        // It was copied into our memory when it came, and perhaps now once more.
+        // The bytes were copied into our memory when they came, and perhaps now once more.
         receipt.copied_user = len;
         let bytes = if op.as_message {
             receipt.bytes = len;
@@ -286,7 +286,7 @@ impl Core {
         Ok(())
     }
 
-    /// All of a message has come that was to come.
+    /// All bytes of a message that were to come have come.
     pub(crate) fn all_came(&mut self, peer: &mut Peer, stream: Inbound) {
         self.measure(peer, &stream);
         let (tag, len, came) = (stream.tag, stream.len, stream.came);
@@ -310,7 +310,8 @@ impl Core {
     }
 
     /// Ends a receive whose bytes are all in its memory, some of them having been stored before;
-    /// `offered`: its sender took the message to be mapped here; `errno`: the kernel did not copy it.
+    /// `offered`: its sender took the message to be mapped here; `errno`: the kernel did not copy
+    /// it.
     pub(crate) fn complete(
         &mut self,
         key: OpKey,
@@ -334,7 +335,7 @@ impl Core {
         self.arrive(key, Arrived { peer: peer.id, tag, len, receipt, bytes, loan: None });
     }
 
-    /// Tells the sender of a message through the ring what it took here.
+    /// Tells the sender of a message through the ring the time that it took here.
     fn measure(&self, peer: &mut Peer, stream: &Inbound) {
         if stream.started == 0 || stream.end < TOLD_FROM {
             return;
@@ -350,7 +351,7 @@ impl Core {
         peer.rx.say_took(sample::answer(number, ns));
     }
 
-    /// A message in its sender's memory.
+    /// A message is announced that lies in its sender's memory.
     fn announced(&mut self, peer: &mut Peer, sid: u32, rts: Rts) -> Result<(), Violation> {
         if rts.len > i64::MAX as u64 {
             return Err(Violation("it announced a message longer than memory"));
@@ -382,11 +383,11 @@ impl Core {
 
     /// The sender takes an announced message back.
     fn taken_back(&mut self, peer: &mut Peer, sid: u32) -> Result<(), Violation> {
-        // Who waits for the answers takes back no more than it has announced.
+        // A sender that waits for the answers takes back no more than it has announced.
         if peer.control.len() > peer.announced_max as usize + ANSWERS_MAX {
             return Err(Violation("it takes messages back without taking the answers"));
         }
-        // Matched meanwhile: it goes its way, and the sender hears the usual end.
+        // Already matched: the message goes its way, and the sender hears the usual end.
         match peer.announced.remove(&sid) {
             Some(Some(key)) => {
                 if let Some(Unexpected::Waiting { list, .. }) = self.matcher.remove_unexpected(key)
@@ -423,7 +424,7 @@ impl Core {
     }
 }
 
-/// Whether the first piece of a message makes sense.
+/// Checks the first piece of a message.
 pub(crate) fn check_first(peer: &Peer, sid: u32, eager: &Eager) -> Result<(), Violation> {
     let piece = u64::from(eager.piece.len);
     if piece > eager.len || eager.len > peer.granted {

@@ -1,7 +1,7 @@
 //! The engine of one endpoint: everything that the endpoint's lock guards.
 //!
-//! - [`core`]: what the operations of all peers share; `outbound`, `inbound` and the modules of
-//!   [`protocol`](crate::protocol) are its verbs, for one peer at a time.
+//! - [`core`]: the state that the operations of all peers share; `outbound`, `inbound` and the
+//!   modules of [`protocol`](crate::protocol) are its verbs, for one peer at a time.
 //! - [`peer`]: one connected peer; [`table`]: all of them, and those that are gone.
 //! - [`peer_transport`]: shared memory or a connection; [`pending_peer`]: a peer that is about to
 //!   join.
@@ -9,16 +9,16 @@
 //! - [`extent_exchange`]: arenas that are handed over;
 //!   [`exported_extents`](crate::memory::exported_extents) and
 //!   [`imported_extents`](crate::memory::imported_extents) keep account of them.
-//! - `post`: sends and receives as the caller's side sees them; `fast_path`: short ones that
-//!   nothing stands before; `abandoned`: receives that are given up.
+//! - `post`: sends and receives as the caller's side sees them; `fast_path`: short ones without any
+//!   obstacle; `abandoned`: receives that are given up.
 //! - `progress`: the progress loop; `sleep`: how it stops polling without missing anything;
 //!   `tcp_progress`, `tcp_poll_set`: connections with other hosts.
-//! - `teardown`: how peers go, and how the endpoint closes; `outstanding`: what is not delivered.
-//! - `gauges`: what others may see.
-//! - [`shared`]: the lock; [`wait`]: waiting; [`matching`]: which receive takes which message.
+//! - `teardown`: how peers go, and how the endpoint closes; `outstanding`: messages not delivered.
+//! - `gauges`: the state that other processes may see.
+//! - [`shared`]: the lock; [`wait`]: waiting; [`matching`]: receives matched with messages.
 //!
-//! No user code runs in here: what has to (wakers, drops of buffers) is put on
-//! [`Wakes`](op::Wakes) and run once the lock is free.
+//! No user code runs in here: wakers and drops of buffers are put on [`Wakes`](op::Wakes) and run
+//! once the lock is free.
 
 pub(crate) mod abandoned;
 pub(crate) mod connections;
@@ -91,7 +91,7 @@ pub(crate) struct Engine {
     pub connections: Connections,
     /// Peers (by index) whose lanes are polled.
     hot: Vec<u32>,
-    /// Which of those on other hosts are among them.
+    /// The set of those on other hosts that are among them.
     tcp_poll_set: TcpPollSet,
     /// Peers that connected and have not been accepted.
     pub newcomers: VecDeque<PeerId>,
@@ -99,36 +99,36 @@ pub(crate) struct Engine {
     rest: SleepPolicy,
     polls: u32,
     events_at: u64,
-    /// When credit is to be looked at again for others to see.
+    /// The time of the next look at credit for other processes to see.
     credit_at: u64,
-    /// A thread is in, or about to go into, its sleep on the endpoint's descriptor.
+    /// True if a thread is in, or about to go into, its sleep on the endpoint's descriptor.
     pub asleep: bool,
-    /// A thread has the duty to sleep for all.
+    /// True if a thread has the duty to sleep for all.
     pub led: bool,
-    /// The caller was told to wait on the descriptor itself.
+    /// True if the caller was told to wait on the descriptor itself.
     pub armed: bool,
-    /// A thread of the endpoint's own drives it.
+    /// True if a thread of the endpoint's own drives it.
     pub driven: bool,
-    /// A thread waits for room for answers.
+    /// True if a thread waits for room for answers.
     pub control_flush: bool,
-    /// Something has happened since the caller last asked before waiting.
+    /// True if something has happened since the caller last asked before waiting.
     pub news: bool,
     pub followers: Vec<Thread>,
-    /// A sleeping leader has to look again.
+    /// True if a sleeping leader has to look again.
     pub kick: bool,
     pub closed: bool,
     /// Extents of arenas of this process that were gone when the peers were last told.
     gone_told: u64,
 }
 
-/// Bytes nobody can guess.
+/// Random bytes that cannot be guessed.
 pub(crate) fn random<const N: usize>() -> Result<[u8; N]> {
     random::bytes("a new endpoint")
 }
 
 impl Engine {
-    /// In a box, so that who makes it has it on the stack neither meanwhile nor afterwards: unoptimised,
-    /// each move is another copy there.
+    /// In a box, so that the caller has it on the stack neither meanwhile nor afterwards:
+    /// unoptimised, each move is another copy there.
     #[inline(never)]
     pub(crate) fn new(mut config: Config, epoll: Arc<Epoll>) -> Result<Box<Engine>> {
         clock::ticks_per_us();
@@ -190,7 +190,7 @@ impl Engine {
         }))
     }
 
-    /// Whether the endpoint is still open.
+    /// Checks that the endpoint is still open.
     #[inline(always)]
     pub(crate) fn check(&self) -> Result<()> {
         if self.closed {
@@ -199,7 +199,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Tells a sleeping leader of what it would not notice.
+    /// Wakes a sleeping leader for a change that it would not notice.
     pub(crate) fn kick_if_needed(&mut self) {
         if !self.asleep {
             return;
@@ -213,7 +213,7 @@ impl Engine {
             || self.core.driver.has_news();
     }
 
-    /// Whether a turn of progress would do anything but take what has come.
+    /// Returns whether a turn of progress would do anything but take messages that have come.
     pub(crate) fn has_chores(&self) -> bool {
         !self.core.blocked.is_empty()
             || !self.core.gets.is_empty()
@@ -221,7 +221,7 @@ impl Engine {
             || self.core.active.has_chores()
     }
 
-    /// The connected peer, or the error that says what became of it.
+    /// The connected peer, or the error that tells how it went.
     #[inline(always)]
     pub(crate) fn peer_mut(&mut self, id: PeerId) -> Result<(&mut Peer, &mut Core)> {
         // Asked twice, for the borrow checker's sake; the answer is the same.
@@ -232,7 +232,7 @@ impl Engine {
         }
     }
 
-    /// Whether a peer is connected, or what became of it.
+    /// Checks that a peer is connected; the error tells how it went.
     #[inline(always)]
     pub(crate) fn present(&self, id: PeerId) -> Result<()> {
         match self.peers.get(id) {
@@ -258,8 +258,8 @@ impl Engine {
         }
     }
 
-    /// Tries to take a send back. Whether it has ended or will end as cancelled; `false`: it goes
-    /// on to its end.
+    /// Tries to take a send back. Returns whether it has ended or will end as cancelled; `false`:
+    /// it goes on to its end.
     pub(crate) fn cancel(&mut self, key: OpKey) -> bool {
         let cancelled = self.take_back(key);
         self.update_gauges();

@@ -34,18 +34,18 @@ pub(crate) struct OpKey {
 }
 
 impl OpKey {
-    /// As one number.
+    /// The key as one number.
     pub(crate) fn word(self) -> u64 {
         u64::from(self.generation) << 32 | u64::from(self.index)
     }
 
-    /// The one with this number.
+    /// The key with this number.
     pub(crate) fn of_word(word: u64) -> OpKey {
         OpKey { index: word as u32, generation: (word >> 32) as u32 }
     }
 }
 
-/// What a finished receive hands out.
+/// The result of a finished receive.
 #[derive(Debug)]
 pub(crate) struct Arrived {
     pub peer: PeerId,
@@ -61,7 +61,7 @@ pub(crate) struct Arrived {
 }
 
 impl Arrived {
-    /// What came into memory of the caller's.
+    /// A message that came into memory of the caller's.
     pub(crate) fn of(Received { peer, tag, len, receipt }: Received) -> Arrived {
         Arrived { peer, tag, len, receipt, bytes: None, loan: None }
     }
@@ -74,13 +74,13 @@ pub(crate) enum Lending {
     Parts(Box<Parts>),
 }
 
-/// What a finished operation hands out.
+/// The result of a finished operation.
 #[derive(Debug)]
 pub(crate) enum Done {
     Sent(Receipt),
     Arrived(Arrived),
     Opened(Box<Way>),
-    /// What a word was that was changed.
+    /// The value of a word before it was changed.
     Was(u64),
 }
 
@@ -94,38 +94,39 @@ impl From<Received> for Done {
 pub(crate) struct SendOp {
     pub peer: PeerId,
     pub tag: u64,
-    /// What it is for; if not for a receive, the tag says for whom.
+    /// The purpose of the message; if not for a receive, the tag tells for whom.
     pub verb: Verb,
     pub memory: Scatter,
     pub stage: SendStage,
     pub receipt: Receipt,
-    /// Whether the receipt says what the cost model chose; it is asked once a message.
+    /// True if the receipt has the choice of the cost model; that is asked once a message.
     pub routed: bool,
-    /// When its first descriptor was written, ticks.
+    /// The time at which its first descriptor was written, ticks.
     pub started: u64,
-    /// The path the caller insists on.
+    /// The path that the caller insists on.
     pub required: Option<Path>,
-    /// The extent that the receiver was told it can read the message out of.
+    /// The extent out of which the receiver was told it can read the message.
     pub offered: Option<u64>,
-    /// Whether the caller has given the memory away.
+    /// True if the caller has given the memory away.
     pub given: bool,
-    /// What it was charged for that, once it was.
+    /// The charge for that, once it was made.
     pub charge: u64,
-    /// Whether it is one of messages of which the newest counts.
+    /// True if only the newest of such messages counts.
     pub is_frame: bool,
-    /// The stream as which it is out, if that is not the operation's index.
+    /// The stream number under which the message is out, if that is not the operation's index.
     pub stream: Option<u32>,
-    /// What the kernel answered when the one or the other side asked it to copy the message; 0 if it did not fail.
+    /// The answer of the kernel when either side asked it to copy the message; 0 if it did not
+    /// fail.
     pub errno: u32,
-    /// Whether its memory may be wanted back before it has ended: its receiver is not told where that is, if all
-    /// that it lacks is credit.
+    /// True if its memory may be wanted back before it has ended: its receiver is not told where
+    /// that is, if it lacks only credit.
     pub timed: bool,
-    /// What it is, if it is no message.
+    /// The kind of the send, if it is no message.
     pub served: Option<Box<Served>>,
 }
 
 impl SendOp {
-    /// A tagged message that nothing is known of yet but its memory.
+    /// A tagged message of which only the memory is known yet.
     #[inline(always)]
     pub(crate) fn new(peer: PeerId, tag: u64, memory: Scatter, receipt: Receipt) -> SendOp {
         SendOp {
@@ -155,44 +156,44 @@ impl SendOp {
     }
 }
 
-/// How far a send is.
+/// The stage of a send.
 pub(crate) enum SendStage {
     /// Queued; nothing is out.
     Fresh,
     /// Queued; its pieces up to `at` are out, `end` is where it stops. `announced`: the receiver
     /// asked for it.
     ///
-    /// It is cut as has been decided before the first piece.
+    /// It is cut as was decided before the first piece.
     Streaming { at: u64, end: u64, announced: bool, cut: Option<Cut> },
-    /// So many bytes of it are on their way over a connection, out of its memory.
+    /// So many bytes of it are in flight over a connection, out of its memory.
     Handed { bytes: u64 },
-    /// It is out, and not done before its receiver says so.
+    /// It is out, and done only when its receiver says so.
     Asked,
     /// Announced; the receiver has not answered.
     Waiting { cancelled: bool },
     /// The receiver may be reading, and this side writes what it can claim.
     Putting(Box<Putting>),
-    /// This side has written its part; the receiver says when it has the rest.
+    /// This side has written its part; the receiver reports when it has the rest.
     PutDone(Copied),
 }
 
 /// A receive, posted or matched.
 pub(crate) struct RecvOp {
     pub memory: Scatter,
-    /// Memory made for the message, when the caller brought none: what `memory` points to.
+    /// Memory made for the message, when the caller brought none; `memory` points to it.
     pub own: Option<Landing>,
-    /// Whether the caller brought none.
+    /// True if the caller brought none.
     pub as_message: bool,
-    /// Whether the message may stay where it is.
+    /// True if the message may stay where it is.
     pub as_view: bool,
-    /// Bytes of the memory that were put there before its message came.
+    /// Bytes of the memory whose pages were put there before its message came.
     pub prefaulted: u64,
     pub stage: RecvStage,
     /// The number of the message it has matched; 0 if it has matched none.
     pub arrival: u64,
-    /// Whose its message is.
+    /// The owner of its message.
     pub next: Next,
-    /// How its message was announced, if that stays where it is.
+    /// The announcement of its message, if that stays where it is.
     pub lent: Option<Box<Announced>>,
 }
 
@@ -213,13 +214,13 @@ impl RecvOp {
     }
 }
 
-/// How far a receive is.
+/// The stage of a receive.
 pub(crate) enum RecvStage {
     /// Waits for a message.
     Posted(PostedKey),
-    /// Waits for what handler `id` of this peer answers.
+    /// Waits for the answer of handler `id` of this peer.
     Asked { peer: PeerId, id: u32 },
-    /// Waits for what the owner of a region answers.
+    /// Waits for the answer of the owner of a region.
     ServedRequest(Box<ServedRequest>),
     /// Matched with an inbound stream of this peer.
     Streaming { peer: PeerId },
@@ -242,23 +243,23 @@ pub(crate) struct Op {
     pub kind: OpKind,
     pub done: Option<Result<Done>>,
     pub waker: Option<Waker>,
-    /// Nobody will ask for the result: the entry goes when it is done.
+    /// True if the result is not wanted any more: the entry goes when it is done.
     pub abandoned: bool,
-    /// The buffer of an abandoned operation, or what was given away.
+    /// The buffer of an abandoned operation, or the memory that was given away.
     pub keeps: Option<Keeps>,
-    /// Whose message a handler was seeing to when it asked for this.
+    /// The sender of the message that a handler was seeing to when it asked for this.
     pub origin: Option<PeerId>,
 }
 
-/// What has to stay until an operation has ended.
+/// The memory or state that has to stay until an operation has ended.
 pub(crate) enum Keeps {
     /// A buffer of the caller's, whose drop is code of the caller's.
     Buffer(Box<dyn Any + Send>),
     /// A buffer of an arena: dropped within the engine.
     DonatedBuf { donation: DonatedBuf },
-    /// Several.
+    /// Several buffers of an arena.
     DonatedBufs { donations: Vec<DonatedBuf> },
-    /// What its end means to active messages.
+    /// The meaning of its end to active messages.
     Act(Act),
 }
 
@@ -267,7 +268,7 @@ impl Op {
         Op { kind, done: None, waker: None, abandoned: false, keeps: None, origin: None }
     }
 
-    /// One that nobody will ask for, if it keeps something.
+    /// An operation whose result is not wanted, if it keeps something.
     #[inline(always)]
     pub(crate) fn kept(keeps: Option<Keeps>, kind: OpKind) -> Op {
         Op { kind, done: None, waker: None, abandoned: keeps.is_some(), keeps, origin: None }
@@ -283,9 +284,9 @@ pub(crate) struct OpTable {
     pub settled: Vec<(OpKey, Act, Result<Done>)>,
     /// The [origins](Op::origin) of requests that have ended.
     pub answered: Vec<PeerId>,
-    /// What is given to peers, by operations or without.
+    /// The memory given to peers, by operations or without.
     pub given: Accounts,
-    /// Receives that have ended and whose messages are [others'](Next).
+    /// Receives that have ended and whose messages belong to [others](Next).
     pub passed_on: Vec<PassedOn>,
 }
 
@@ -336,7 +337,7 @@ impl OpTable {
         Some(done)
     }
 
-    /// The operation now at `index`: what a peer's stream number leads to.
+    /// The operation now at `index`, to which a peer's stream number leads.
     pub(crate) fn at(&self, index: u32) -> Option<OpKey> {
         let (generation, op) = self.entries.get(index as usize)?;
         op.is_some().then_some(OpKey { index, generation: *generation })
@@ -356,12 +357,12 @@ impl OpTable {
         }
     }
 
-    /// Whether nobody will ask for the result of an operation.
+    /// Returns whether the result of an operation is not wanted any more.
     pub(crate) fn is_abandoned(&self, key: OpKey) -> bool {
         self.get(key).is_some_and(|op| op.abandoned)
     }
 
-    /// Whether a receive is one whose memory its sender may be writing to.
+    /// Returns whether an operation is a receive whose memory its sender may be writing to.
     pub(crate) fn is_awaiting(&self, key: OpKey) -> bool {
         self.active_get(key).is_some_and(Get::awaits_sender)
     }
@@ -396,7 +397,7 @@ impl OpTable {
         };
         let mut passed_on = None;
         if let OpKind::Recv(recv) = &mut op.kind {
-            // Whoever takes the result may do so much later: the sender's memory is not kept mapped for that.
+            // The result may be taken much later: the sender's memory is not kept mapped for that.
             if matches!(recv.stage, RecvStage::Getting(_)) {
                 recv.stage = RecvStage::Moving;
             }
@@ -414,7 +415,7 @@ impl OpTable {
             }
         } else {
             op.done = Some(result);
-            // Whoever gave it wants to be the last to have it.
+            // The giver of the memory wants to be the last to have it.
             op.keeps = None;
             wakes.wakers.extend(op.waker.take());
             wakes.any = true;

@@ -1,9 +1,9 @@
 //! The sending side: from a posted send to descriptors in the lane.
 //!
-//! Per peer there is a queue of sends with something to write. A send leaves it when its last
-//! piece is out, or when it is announced and the word is the receiver's. The order of first
-//! descriptors is the order of posting, which is what keeps messages in order. What the receiver has
-//! asked for is in a queue of its own, before the other.
+//! Per peer there is a queue of sends with something to write. A send leaves it when its last piece
+//! is out, or when it is announced and the receiver's answer is awaited. The order of first
+//! descriptors is the order of posting, which keeps messages in order. Sends that the receiver has
+//! asked for are in a queue of their own, before the other.
 
 use pinfold_sys::cpu::clock;
 
@@ -36,10 +36,10 @@ use crate::{
 
 /// Messages up to this long go as one piece.
 pub(crate) const PIECE_WHOLE: u64 = 4 << 10;
-/// Messages shorter than this say nothing about the speed of copying.
+/// Messages shorter than this tell nothing about the speed of copying.
 const LEARN_FROM: u64 = 8 << 10;
 
-/// What became of one step of a send.
+/// The result of one step of a send.
 enum Step {
     /// It has ended.
     Ended(Result<Receipt>),
@@ -47,7 +47,7 @@ enum Step {
     Announced,
     /// It waits for room, or for credit.
     Stuck,
-    /// Its memory is to be given, and so much of that is with the peer already that it waits.
+    /// Its memory is to be given away, and so much memory is with the peer already that it waits.
     Held,
 }
 
@@ -66,7 +66,7 @@ fn piece_len(at: u64, end: u64, fragment: FragmentSize) -> u32 {
 }
 
 impl Core {
-    /// Sends a message of up to 56 bytes at once, if nothing stands before it.
+    /// Sends a message of up to 56 bytes at once, if no other message is queued before it.
     ///
     /// `word(i)` is the i-th eight bytes of the message. `Ok(false)`: it has to be queued.
     pub(crate) fn send_inline(
@@ -111,7 +111,7 @@ impl Core {
         Ok(true)
     }
 
-    /// Whether a message of `len` bytes may go without asking.
+    /// Returns whether a message of `len` bytes may go without asking.
     pub(crate) fn fits_eager(&mut self, peer: &mut Peer, len: u64) -> bool {
         // Half the window at most, so that one message does not stop all others.
         len <= peer.window / 2 && peer.has_credit(len)
@@ -124,7 +124,7 @@ impl Core {
         peer.tx.lend(len, len.min(1 << 10), &mut self.lane_budget)
     }
 
-    /// Writes what is queued for the peer, as far as there is room.
+    /// Writes the sends that are queued for the peer, as far as there is room.
     pub(crate) fn pump(&mut self, peer: &mut Peer) -> Result<(), Violation> {
         let before = peer.tx.produced();
         let result = self.pump_quietly(peer);
@@ -152,8 +152,8 @@ impl Core {
                     false => return Ok(()),
                 }
             };
-            // The operation is taken out while it is worked on: it and the rest of the core are
-            // both needed.
+            // The operation is taken out while it is worked on: both it and the rest of the core
+            // are needed.
             let Some(op) = self.ops.send_mut(key) else {
                 peer.queue().pop_front();
                 continue;
@@ -254,7 +254,7 @@ impl Core {
         self.stream(peer, key, op)
     }
 
-    /// Which way a fresh send goes, and why not the others.
+    /// The path of a fresh send, and the refusals of the others.
     pub(crate) fn route(&mut self, peer: &mut Peer, op: &SendOp) -> Result<Receipt> {
         let len = op.memory.len();
         if op.given {
@@ -289,7 +289,7 @@ impl Core {
         self.choose(peer, len, op.memory.part())
     }
 
-    /// Which way memory goes that is given away: where it cannot be, a copy of it goes.
+    /// The path of memory that is given away; where it cannot be, a copy of it goes.
     fn route_donation(&mut self, peer: &mut Peer, op: &SendOp) -> Result<Receipt> {
         let (len, memory) = (op.memory.len(), op.memory.part());
         let in_parts = op.memory.parts() > 1;
@@ -312,7 +312,7 @@ impl Core {
         Ok(receipt)
     }
 
-    /// What the cost model says of a message of `len` bytes; `memory` if it lies in one part.
+    /// The choice of the cost model for a message of `len` bytes; `memory` if it lies in one part.
     pub(crate) fn choose(
         &mut self,
         peer: &mut Peer,
@@ -324,7 +324,7 @@ impl Core {
         let may_pay = len >= peer.learner.from(Path::Mapped) || !peer.permissions.may(Path::Eager);
         let may_map = may_pay && peer.permissions.may(Path::Mapped);
         let place = memory.filter(|_| may_map).and_then(Part::locate);
-        // The one or the other side can map the other's memory.
+        // Either side can map the other's memory.
         let goes_to_open = may_map && len >= SAID_FROM && peer.tx.goes_to_open_memory();
         let place = place.filter(|_| peer.exported_extents.may_offer());
         let shareable = place.is_some() || goes_to_open;
@@ -349,17 +349,17 @@ impl Core {
         key: OpKey,
         op: &mut SendOp,
     ) -> Result<Step, Violation> {
-        // There is a place for an answer.
+        // An answer always has a place.
         if peer.waiting >= peer.waiting_max && !op.verb.is_answer() {
             return Ok(Step::Stuck);
         }
-        // What would have gone at once but for credit may come by any path the pair has.
+        // A message that lacks only credit may come by any path that the pair has.
         let may_copy = [Path::Cma, Path::Mapped].iter().any(|path| peer.permissions.may(*path));
         let short = matches!(op.receipt.path, Path::Inline | Path::Eager);
         if short {
             peer.record.credit_stalls.add(1);
         }
-        // No other credit would be enough for one that is longer.
+        // No other credit would be enough for a longer message.
         let unasked = short && op.verb == Verb::Tagged && op.memory.len() <= peer.window / 2;
         let insists = op.receipt.path == Path::Eager && (op.required.is_some() || !may_copy);
         let prefers = op.receipt.path == Path::Eager && peer.prefers_ring(op.memory.len());
@@ -377,7 +377,7 @@ impl Core {
             },
             false => None,
         };
-        // Of several extents any will do to say that there are some.
+        // Any of several extents will do to tell that there are some.
         let first = || op.memory.each_part().next().and_then(Part::locate);
         let listed = list.and_then(|_| first()).map(|(extent, _)| extent.id());
         op.offered = exported.map(|exported| exported.extent).or(listed);
@@ -402,7 +402,7 @@ impl Core {
             return Ok(Step::Announced);
         };
         if at == 0 && announced {
-            // Until now it waited for its receiver.
+            // Until now the send waited for its receiver.
             op.started = clock::ticks();
         }
         let len = op.memory.len();
@@ -443,7 +443,7 @@ impl Core {
         Ok(Step::Ended(Ok(op.receipt)))
     }
 
-    /// The same; whether all of them are out.
+    /// The same; returns whether all of them are out.
     fn write_pieces(
         &mut self,
         peer: &mut Peer,
@@ -473,7 +473,7 @@ impl Core {
                 op.memory.fill(&mut peer.tx, &mut piece, *at)?;
             }
             if *at == 0 && sample_number != 0 {
-                // A sample that was taken of the same piece is not heard of.
+                // A sample taken of the same piece is not reported.
                 piece.sample = sample_number;
             }
             if first {

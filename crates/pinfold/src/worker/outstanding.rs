@@ -1,4 +1,4 @@
-//! What has not been delivered to peers, and what of theirs is not back.
+//! Outstanding messages: those not delivered to peers, and memory of peers not given back.
 
 use super::{
     Engine,
@@ -15,7 +15,8 @@ use crate::{
     },
 };
 
-/// Whether nobody hears of the end of a send, and its sender did not take it back.
+/// Returns whether the end of a send is not reported to the program, and its sender did not take it
+/// back.
 fn is_unheard(op: &Op, send: &SendOp) -> bool {
     let taken_back = matches!(send.stage, SendStage::Waiting { cancelled: true });
     let unheard = match &op.keeps {
@@ -29,7 +30,8 @@ fn is_unheard(op: &Op, send: &SendOp) -> bool {
 }
 
 impl Core {
-    /// Whether a send that nobody waits for has not been delivered when its peer goes, `how`.
+    /// Returns whether a send whose end is not awaited has not been delivered when its peer goes,
+    /// `how`.
     pub(crate) fn is_lost(&self, key: OpKey, how: Gone) -> bool {
         self.ops.get(key).is_some_and(|op| {
             matches!(&op.kind, OpKind::Send(send)
@@ -39,7 +41,8 @@ impl Core {
 }
 
 impl Engine {
-    /// What the connected peers have not got, or have not given back; nothing of those to which that is nothing.
+    /// The messages that connected peers have not got, and the memory not given back; peers with
+    /// neither are left out.
     pub(crate) fn outstanding(&mut self) -> Vec<Outstanding> {
         let mut all = Vec::new();
         for id in self.peers.ids() {
@@ -56,7 +59,7 @@ impl Engine {
                 gone: None,
             };
             for fate in peer.given.iter() {
-                // One that is a send is counted as such.
+                // Memory that is out with a send is counted as that send.
                 if let Fate::Out { donation, .. } = fate {
                     one.given += 1;
                     one.given_bytes += donation.len() as u64;
@@ -90,16 +93,16 @@ impl Engine {
         match self.present(id) {
             Ok(()) => None,
             Err(Error::PeerGone { how, .. }) => Some(how),
-            // It is so long ago that nobody remembers.
+            // The peer went so long ago that it is no longer remembered.
             Err(_) => Some(Gone::Closed),
         }
     }
 
-    /// Whether something is on its way for nobody who waits for it, to this peer or any, that would be lost if the
-    /// connection ended now.
+    /// Returns whether a message in flight whose end is not awaited, to this peer or any, would be
+    /// lost if the connection ended now.
     pub(crate) fn has_unsent(&self, to: Option<PeerId>) -> bool {
         let is_it = |id: PeerId| to.is_none_or(|to| to == id);
-        // On this host they can go at any time.
+        // On this host, waiting frames can go at any time.
         let waits =
             |peer: &Peer| peer.transport.is_tcp() && self.core.ops.given.has_waiting(peer.id);
         let frames = |peer: &Peer| is_it(peer.id) && peer.leaving.is_none() && waits(peer);
@@ -111,7 +114,8 @@ impl Engine {
             })
     }
 
-    /// Whether a send to this peer is lost if the connection ends; `left`: its memory stays with the receiver.
+    /// Returns whether a send to this peer is lost if the connection ends; `left`: its memory stays
+    /// with the receiver.
     fn is_lost_with(&self, id: PeerId, left: bool) -> bool {
         let peer = self.peers.get(id).filter(|peer| peer.leaving.is_none());
         peer.is_some_and(|peer| !left || peer.transport.is_tcp())

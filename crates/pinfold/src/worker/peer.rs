@@ -1,4 +1,4 @@
-//! One connected peer: its lanes, what is queued for it, what is coming in from it.
+//! One connected peer: its lanes, its queues, its inbound messages.
 
 use std::{collections::VecDeque, sync::Arc};
 
@@ -50,26 +50,27 @@ use crate::{
 
 pub(crate) use crate::status::MESSAGE_COST;
 
-/// What is known about a connected peer.
+/// Facts about a connected peer.
 #[derive(Clone, Debug)]
 pub struct PeerInfo {
     /// Its identifier at this endpoint.
     pub id: PeerId,
     /// Its label and process id: the name that errors use.
     pub name: String,
-    /// Its process id as this process's namespace knows it; 0 if it lies outside, or on another host.
+    /// Its process id in the namespace of this process; 0 if it lies outside, or on another host.
     pub pid: u32,
     /// Its user id; the largest number for a peer on another host.
     pub uid: u32,
-    /// The address that was connected to; `None` for a peer that connected to this endpoint. One of the form
-    /// `tcp:HOST:PORT` may have led to a peer on this host.
+    /// The address that was connected to; `None` for a peer that connected to this endpoint. One of
+    /// the form `tcp:HOST:PORT` may have led to a peer on this host.
     pub address: Option<String>,
-    /// By what the connection with a peer on another host is [encrypted](crate::Builder::encrypt), as TLS 1.3 calls
-    /// it; `None` if it is not, and for a peer on this host.
+    /// The cipher suite by which the connection with a peer on another host is
+    /// [encrypted](crate::Builder::encrypt), as TLS 1.3 calls it; `None` if it is not, and for a
+    /// peer on this host.
     pub encryption: Option<&'static str>,
     /// How often a connection with another host broke and another took its place.
     pub reconnections: u64,
-    /// The paths on which messages to it can go.
+    /// The paths by which messages to it can go.
     pub paths: PathSet,
     /// Why messages to it cannot go by `cma`; `None` if they can.
     pub cma_refused: Option<Refusal>,
@@ -81,26 +82,27 @@ pub(crate) struct Inbound {
     pub tag: u64,
     /// Its true length.
     pub len: u64,
-    /// Bytes that come.
+    /// Bytes that are to come.
     pub end: u64,
     /// Bytes that have come.
     pub got: u64,
     pub came: Came,
-    /// Whether the sender took it to be mapped here.
+    /// True if the sender took it to be mapped here.
     pub offered: bool,
-    /// What the kernel answered when it was asked for the message; 0 if it was not.
+    /// The answer of the kernel when it was asked for the message; 0 if it was not.
     pub errno: u32,
     pub sink: Sink,
-    /// The credit it holds while nobody has asked for it.
+    /// The credit that it holds while no receive has asked for it.
     pub cost: u64,
-    /// When its first piece came, ticks, if it is long enough for its sender to be told.
+    /// When its first piece came, ticks, if it is long enough for the time to be reported to its
+    /// sender.
     pub started: u64,
-    /// By which number the sender asked what it takes from the first piece on.
+    /// The number under which the sender asked for its time from the first piece on.
     pub sample_number: Option<u8>,
 }
 
 impl Inbound {
-    /// A message of `len` bytes of which nothing has come yet and all is to.
+    /// A message of `len` bytes, of which none have come yet and all are to.
     pub(crate) fn new(sid: u32, tag: u64, len: u64, sink: Sink) -> Inbound {
         Inbound {
             sid,
@@ -119,19 +121,19 @@ impl Inbound {
     }
 }
 
-/// What was copied of an inbound message.
+/// The copied part of an inbound message.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Came {
     /// Bytes copied to where they belong.
     pub copied: u64,
     /// Those of them that were stored before.
     pub stored: u64,
-    /// Those of them that the kernel put there.
+    /// Those of them that the kernel copied there.
     pub cma: u64,
     pub by: Largest,
 }
 
-/// Where the pieces of an inbound message go.
+/// The destination of the pieces of an inbound message.
 pub(crate) enum Sink {
     /// To the memory of a receive.
     Op(OpKey),
@@ -152,13 +154,13 @@ pub(crate) struct Control {
 
 pub(crate) struct Peer {
     pub id: PeerId,
-    /// Its counters, and what others may see of it.
+    /// Its counters, and the state that other processes may see.
     pub record: PeerRecord,
     pub info: PeerInfo,
     pub tx: LaneTx,
     pub rx: LaneRx,
     pub transport: PeerTransport,
-    /// With what the pair goes on if its connection breaks, if it does.
+    /// The session by which the pair goes on if its connection breaks, if it does.
     pub session: Option<Session>,
     pub cma_access: Arc<CmaAccess>,
 
@@ -171,37 +173,37 @@ pub(crate) struct Peer {
     /// wait behind those that do.
     pub asked: VecDeque<OpKey>,
     pub control: VecDeque<Control>,
-    /// Operations that it is asked for, on its regions.
+    /// Operations on its regions that it is asked for.
     pub served_rma: ServedRma,
-    /// Whether it does those, for it is on another host.
+    /// True if it carries those out, for it is on another host.
     pub serves_regions: bool,
-    /// Whether it is on the list of peers that wait for room.
+    /// True if it is on the list of peers that wait for room.
     pub blocked: bool,
-    /// Whether, since then, it has been asked to ring when it makes room.
+    /// True if, since then, it has been asked to ring when it makes room.
     pub room_asked: bool,
-    /// Unmatched eager cost the receiver allows.
+    /// Unmatched eager cost that the receiver allows.
     pub window: u64,
     /// Eager cost sent, ever.
     pub sent_cost: u64,
-    /// Eager cost the receiver had released when last looked.
+    /// Eager cost that the receiver had released at the last look.
     pub released: u64,
-    /// Announced messages the receiver has not answered.
+    /// Announced messages that the receiver has not answered.
     pub waiting: u32,
     pub waiting_max: u32,
-    /// Since when sends to it wait.
+    /// The times since when sends to it wait.
     pub waits: Waits,
     pub permissions: Permissions,
     pub learner: Learner,
-    /// What asking and answering adds to a transfer out of this side's memory.
+    /// The time that asking and answering adds to a transfer out of this side's memory.
     asking: Asking,
     /// Copies out of its arenas, and into them.
     pub copies_in: Copier,
     pub copies_out: Copier,
-    /// What has to come between something published and a look at what the other side set.
+    /// The fence between publishing something and looking at a flag of the other side.
     pub fence: LightFence,
     pub two_way: TwoWay,
     pub exported_extents: ExportedExtents,
-    /// What was given to it, and what of its donated buffers was given back, as far as that is
+    /// Memory given to it, and donated buffers of it that were given back, as far as that is
     /// counted.
     pub given: Given<Fate>,
     pub returns: Returns,
@@ -211,25 +213,25 @@ pub(crate) struct Peer {
     last_arrival: u64,
 
     pub inbound: Vec<Inbound>,
-    /// Unmatched eager cost here, and what was granted.
+    /// Unmatched eager cost here, and the granted cost.
     pub owed: u64,
     pub granted: u64,
     /// Announced messages here that are unmatched, and how many were granted.
     /// Those for handlers are not with the matcher.
     pub announced: FxHashMap<u32, Option<UnexpectedKey>>,
     pub announced_max: u32,
-    /// Parts of those that were given away in several, as far as it is kept where they lie.
+    /// Parts of those that were given away in several, as far as they are kept where they lie.
     pub listed: usize,
     claims_taken: u32,
     claim_generations: [u16; CLAIMS as usize],
     /// Messages through the ring, both sides of each.
     halves: Halves,
 
-    /// Set while it is being let go: it may still be writing into memory of a receive of ours, which
-    /// must not be given back before it has reported.
+    /// Set while the peer is being let go: it may still be writing into memory of a receive of
+    /// ours, which must not be given back before it has reported.
     pub leaving: Option<Gone>,
 
-    /// Whether its lane is polled.
+    /// True if its lane is polled.
     pub hot: bool,
     /// Polls of its lane since something was in it.
     pub idle_polls: u32,
@@ -345,7 +347,7 @@ impl Peer {
         }
     }
 
-    /// The kernel does not do something for the pair any more, as `errno` says.
+    /// The kernel does not carry out this way for the pair any more, with this `errno`.
     #[cold]
     pub(crate) fn withdraw(&mut self, way: Way, errno: u32) {
         let why = Refusal::Denied(errno as i32);
@@ -354,8 +356,8 @@ impl Peer {
         self.note_withdrawn();
     }
 
-    /// Something may have been withdrawn: `cma` is no path of the pair any more if nothing is left that leads out of
-    /// this side's memory.
+    /// A way may have been withdrawn: `cma` is no longer a path of the pair if no way is left out
+    /// of this side's memory.
     #[cold]
     pub(crate) fn note_withdrawn(&mut self) {
         if let Err(why) = self.cma_access.sends()
@@ -369,13 +371,13 @@ impl Peer {
         }
     }
 
-    /// Whether nothing stands before a new message.
+    /// Returns whether nothing stands before a new message.
     #[inline(always)]
     pub(crate) fn is_clear(&self) -> bool {
         self.leaving.is_none() && self.out.is_empty() && self.control.is_empty()
     }
 
-    /// Whether it has given something back that is not known here yet.
+    /// Returns whether the peer has given memory back that is not known here yet.
     pub(crate) fn has_returns(&self) -> bool {
         self.given.is_ended_by(self.tx.returned())
     }
@@ -422,8 +424,8 @@ impl Peer {
         self.claims_taken &= !(1 << claim);
     }
 
-    /// Message `sid` of `len` bytes is written into the ring. Learns what the last one took that the
-    /// receiver has told of.
+    /// Message `sid` of `len` bytes is written into the ring. Learns the time of the last message
+    /// that the receiver has reported.
     pub(crate) fn learn_eager(&mut self, sid: u32, len: u64, started: u64, announced: bool) {
         let here = self.sample_ns(started);
         let asking = if announced { self.asking.average() } else { 0 };
@@ -436,17 +438,17 @@ impl Peer {
         }
     }
 
-    /// Whether a message that has to be announced, and for which the ring was chosen, is better sent
-    /// through the ring all the same.
+    /// Returns whether a message that has to be announced, and for which the ring was chosen, is
+    /// better sent through the ring nevertheless.
     pub(crate) fn prefers_ring(&self, len: u64) -> bool {
-        // Of those that always are announced, that has been learnt.
+        // Messages of this length are always announced; that time has been learnt.
         let is_weighed = len > self.window / 2;
         let ring = self.learner.predict(Path::Eager, len) + self.asking.average() as f64;
         is_weighed || ring < self.learner.predict(Path::Cma, len)
     }
 
-    /// Learns what a message out of this side's memory took by `path`: the receiver's account,
-    /// and what asking and answering adds.
+    /// Learns the time of a message out of this side's memory by `path`: the receiver's account,
+    /// and the time that asking and answering adds.
     pub(crate) fn learn_rendezvous(&mut self, path: Path, len: u64, started: u64, took_ns: u64) {
         let took = took_ns.min(1 << 40);
         let added = self.sample_ns(started).saturating_sub(took);

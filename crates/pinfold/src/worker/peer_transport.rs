@@ -1,4 +1,4 @@
-//! What leads to a peer beside its lanes.
+//! The transport of a peer: the link beside its lanes.
 
 use pinfold_sys::{io::poll::Epoll, socket::seqpacket::Socket};
 
@@ -29,7 +29,7 @@ impl PeerTransport {
         }
     }
 
-    /// The same to look at.
+    /// The same, to look at.
     pub(crate) fn as_tcp(&self) -> Option<&Bridge> {
         match self {
             PeerTransport::Shm(_) => None,
@@ -37,7 +37,7 @@ impl PeerTransport {
         }
     }
 
-    /// Has the epoll tell nothing of it any more.
+    /// Removes the peer's socket from the epoll.
     pub(crate) fn unwatch(&self, epoll: &Epoll) {
         let _ = match self {
             PeerTransport::Shm(socket) => epoll.remove(socket),
@@ -51,7 +51,7 @@ impl PeerTransport {
         matches!(self, PeerTransport::Tcp(_))
     }
 
-    /// Whether all that is in the lane has been handed on.
+    /// Returns whether all that is in the lane has been handed on.
     pub(crate) fn is_sent(&self) -> bool {
         match self {
             PeerTransport::Shm(_) => true,
@@ -59,12 +59,13 @@ impl PeerTransport {
         }
     }
 
-    /// Whether that has left this host as well, as far as it has to: no memory of messages is read.
+    /// Returns whether that has left this host as well, so that no memory of messages is read any
+    /// more.
     pub(crate) fn is_quiet(&self) -> bool {
         self.is_sent() && !self.has_in_flight()
     }
 
-    /// Whether memory of messages is read that are handed on.
+    /// Returns whether memory of messages in flight is still being read.
     pub(crate) fn has_in_flight(&self) -> bool {
         match self {
             PeerTransport::Shm(_) => false,

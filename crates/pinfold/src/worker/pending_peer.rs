@@ -1,4 +1,4 @@
-//! Who is about to be a peer, whatever link it came by.
+//! Pending peers: those about to join, by any link.
 
 use std::{net::SocketAddr, os::fd::OwnedFd, sync::Arc};
 
@@ -21,7 +21,7 @@ use crate::{
     wire::tcp::offer::Reached,
 };
 
-/// What a greeting has come to.
+/// The outcome of a greeting.
 pub(crate) enum Outcome {
     Joins(Box<PendingPeer>),
     Returns(Back),
@@ -30,20 +30,20 @@ pub(crate) enum Outcome {
 /// Another connection of a pair that had lost one.
 pub(crate) struct Back {
     pub socket: Connection,
-    /// What has come of its frames.
+    /// The frames that have come already.
     pub rest: Vec<u8>,
-    /// How much has come to the peer.
+    /// How far the peer has received.
     pub received: Reached,
-    /// Where it was called.
+    /// The address at which it was called.
     pub to: Option<SocketAddr>,
 }
 
-/// With what a pair goes on if its connection breaks.
+/// The session by which a pair goes on if its connection breaks.
 pub(crate) struct Session {
     pub ticket: Ticket,
-    /// Where this side called; `None` if it was called, and will be again.
+    /// The address that this side called; `None` if it was called, and will be again.
     pub home: Option<Home>,
-    /// Where else that may be by now.
+    /// The look-up of further addresses.
     pub lookup: Option<Lookup>,
 }
 
@@ -53,24 +53,24 @@ pub(crate) struct PendingPeer {
     pub mapping: SharedMapping,
     pub transport: PeerTransport,
     pub session: Option<Session>,
-    /// Whether it does what it is asked to do to its regions.
+    /// True if it carries out operations asked for on its regions.
     pub serves_regions: bool,
     /// Readable once the peer's process has exited, if that is on this host.
     pub pidfd: Option<OwnedFd>,
-    /// Where the kernel reaches memory of the peer.
+    /// The place by which the kernel reaches memory of the peer.
     pub presence: Option<Presence>,
     pub pid: u32,
     pub uid: u32,
     pub label: String,
     pub endpoint_id: [u8; 16],
-    /// Where this side connected to.
+    /// The address that this side connected to.
     pub address: Option<String>,
-    /// Where the peer is, if that is another host.
+    /// The place of the peer, if it is on another host.
     pub place: Option<String>,
     pub paths: PathSet,
     pub our_paths: PathSet,
     pub barrier_global: bool,
-    /// What the peer allows us.
+    /// The credit that the peer grants us.
     pub granted: Limits,
     pub we_read: Result<(), Refusal>,
     pub we_write: Result<(), Refusal>,
@@ -106,16 +106,16 @@ impl From<Established> for PendingPeer {
     }
 }
 
-/// What a peer on another host has said of itself.
+/// The offer of a peer on another host, as a connection came to it.
 pub(crate) struct TcpPeer {
     pub socket: Connection,
-    /// What has come of its frames.
+    /// The frames that have come already.
     pub rest: Vec<u8>,
     pub session: Option<Session>,
     pub serves_regions: bool,
     pub label: String,
     pub endpoint_id: [u8; 16],
-    /// Where this side connected to.
+    /// The address that this side connected to.
     pub address: Option<String>,
     pub place: String,
     /// Why memory of neither can be reached by the other.

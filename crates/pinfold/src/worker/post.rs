@@ -17,7 +17,7 @@ use crate::{
 /// The header of a message that can be received.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Envelope {
-    /// Who sent it.
+    /// The sender.
     pub peer: PeerId,
     /// Its tag.
     pub tag: u64,
@@ -26,8 +26,8 @@ pub struct Envelope {
 }
 
 impl Engine {
-    /// Posts a send; `chosen` is what the cost model said of it, if it was asked. It ends when
-    /// the memory is the caller's again.
+    /// Posts a send; `chosen` is the answer of the cost model for it, if it was asked. The send
+    /// ends when the memory is the caller's again.
     pub(crate) fn post_send(
         &mut self,
         id: PeerId,
@@ -41,7 +41,8 @@ impl Engine {
         self.post(SendOp { routed: chosen.is_some(), required, ..send }, None)
     }
 
-    /// Posts a send; `keeps` is what it needs until it has ended, if its caller may not see to that.
+    /// Posts a send; `keeps` is memory that it needs until it has ended, if its caller may not see
+    /// to that.
     pub(crate) fn post(&mut self, send: SendOp, keeps: Option<Keeps>) -> Result<OpKey> {
         self.check()?;
         let id = send.peer;
@@ -100,7 +101,7 @@ impl Engine {
                     if self.core.prefault.wants(op.memory.len())
                         && self.core.prefault.note(key, from, &op.memory)
                     {
-                        // Who sleeps is woken for it only if there is something to do.
+                        // A sleeping thread is woken for it only if there is something to do.
                         self.kick |= self.asleep && op.memory.is_absent();
                     }
                 }
@@ -111,7 +112,7 @@ impl Engine {
         Ok(key)
     }
 
-    /// Whether anything can still come from this source.
+    /// Checks that a message can still come from this source.
     pub(crate) fn can_come(&self, from: Source) -> Result<()> {
         match from {
             Source::Peer(id) => self.present(id),
@@ -182,8 +183,8 @@ impl Engine {
         Ok(Some(Envelope { peer, tag, len }))
     }
 
-    /// Lets an operation go on without anyone to ask for its result; `keeps` lives until then. It is given up,
-    /// as far as it can be.
+    /// Lets an operation go on though its result is not wanted any more; `keeps` lives until then.
+    /// The operation is given up, as far as it can be.
     pub(crate) fn abandon(&mut self, key: OpKey, keeps: Keeps) {
         self.relinquish(key);
         self.let_go(key, keeps);
@@ -218,7 +219,7 @@ impl Engine {
         }
     }
 
-    /// Tells the peer that its memory is looked at no more.
+    /// Tells the peer that its memory is no longer read.
     #[inline]
     pub(crate) fn give_back(&mut self, id: PeerId, loan: &Loan) {
         match self.peers.get_mut(id).filter(|peer| peer.leaving.is_none()) {
@@ -231,7 +232,7 @@ impl Engine {
     }
 }
 
-/// What a send's result is, of what an operation ended with.
+/// The result of a send, from the result of its operation.
 pub(crate) fn sent(done: Result<Done>) -> Result<Receipt> {
     match done? {
         Done::Sent(receipt) => Ok(receipt),
@@ -240,7 +241,7 @@ pub(crate) fn sent(done: Result<Done>) -> Result<Receipt> {
     }
 }
 
-/// What a receive's result is, of what an operation ended with.
+/// The result of a receive, from the result of its operation.
 pub(crate) fn arrived(done: Result<Done>) -> Result<Arrived> {
     match done? {
         Done::Arrived(arrived) => Ok(arrived),

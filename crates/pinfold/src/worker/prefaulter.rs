@@ -9,12 +9,13 @@ use pinfold_sys::{
 
 use super::prefault::{Outcome, Step};
 
-/// What an endpoint does it with.
+/// The prefaulter of an endpoint.
 ///
-/// To know that no userfaultfd has the memory takes one. As a filter on system calls may end who asks for it, nothing
-/// is done where one is in force, unless the program says that it has no such memory.
+/// It opens a userfaultfd to know that no other one has the memory. A filter on system calls may
+/// end a process that asks for one, so nothing is done where a filter is in force, unless the
+/// program says that it has no such memory.
 pub(crate) struct Prefaulter {
-    /// What the program has said.
+    /// The setting of the program.
     wanted: Option<bool>,
     prefault: OnceLock<Prefault>,
 }

@@ -1,4 +1,5 @@
-//! What is looked at in turn, and how often: lanes, sockets, copies in parts, and what waits for room.
+//! Progress: lanes, sockets, copies in parts, and sends that wait for room, each in turn and at its
+//! rate.
 
 use pinfold_sys::cpu::clock;
 
@@ -10,7 +11,7 @@ use crate::{
 
 /// Descriptors taken from one lane before the next lane's turn.
 const LANE_TURN: u32 = 64;
-/// Consumed descriptors that the sender is told of at the latest.
+/// Consumed descriptors after which the sender is told of them at the latest.
 pub(crate) const PUBLISH_AFTER: u64 = 16;
 /// Between looks at the sockets while polling: a death or a call from a quiet peer is noticed
 /// within this time.
@@ -19,7 +20,7 @@ const EVENTS_EVERY_NS: u64 = 50_000;
 pub(crate) const POLLS_A_CLOCK: u32 = 64;
 
 impl Engine {
-    /// Does what can be done now without waiting. Whether anything was.
+    /// Does what can be done now without waiting. Returns whether anything was done.
     #[inline]
     pub(crate) fn progress(&mut self) -> bool {
         if self.armed && !self.driven {
@@ -38,7 +39,7 @@ impl Engine {
                 at += 1;
             }
         }
-        // What a leader sleeps on is not taken from under it.
+        // The events that a leader sleeps on must not be taken from under it.
         if self.tcp_poll_set.asks() && !self.asleep {
             moved |= self.ask_for_news();
         }
@@ -84,7 +85,8 @@ impl Engine {
         if self.core.lane_budget.was_short() {
             self.trim_lanes();
         }
-        // A sleeping leader does this itself; what it sleeps on must not be taken from under it.
+        // A sleeping leader does this itself; the events that it sleeps on must not be taken from
+        // it.
         self.tell_of_gone_arenas();
         self.collect_donations();
         self.core.imported.settle();
@@ -120,7 +122,7 @@ impl Engine {
         }
     }
 
-    /// Takes what has come from one peer. Whether anything had.
+    /// Takes the messages that have come from one peer. Returns whether any had.
     #[inline]
     pub(crate) fn poll_lane(&mut self, index: u32) -> bool {
         let Some(peer) = self.peers.at_mut(index) else { return false };
@@ -129,7 +131,7 @@ impl Engine {
             return false;
         }
         let mut moved = false;
-        // What is in the lane comes first.
+        // Descriptors in the lane come first.
         if peer.transport.is_tcp() && peer.rx.head().is_none() {
             match self.core.turn(peer, false) {
                 Ok(came) => moved = came,
@@ -169,7 +171,7 @@ impl Engine {
         true
     }
 
-    /// Tells the peer what has been consumed.
+    /// Tells the peer how many descriptors have been consumed.
     #[inline(always)]
     pub(crate) fn publish(core: &mut Core, peer: &mut Peer) {
         failpoint::hit(Point::BeforePublish);
@@ -179,7 +181,7 @@ impl Engine {
         failpoint::hit(Point::AfterPublish);
     }
 
-    /// Tries again what had found no room.
+    /// Tries sends and answers again that had found no room.
     fn retry_blocked(&mut self) -> bool {
         let mut moved = false;
         for index in std::mem::take(&mut self.core.blocked) {
@@ -190,7 +192,7 @@ impl Engine {
             peer.blocked = false;
             let (before, asked) = (peer.tx.produced(), peer.room_asked);
             match self.core.pump(peer) {
-                // Nothing went: what was asked still stands.
+                // Nothing went: the request to ring still stands.
                 Ok(()) if peer.tx.produced() == before => peer.room_asked = asked,
                 Ok(()) => moved = true,
                 Err(violation) => {

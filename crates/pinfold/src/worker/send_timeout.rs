@@ -1,9 +1,9 @@
 #![allow(unsafe_code)]
-//! Sends that wait no longer than they are told to, seen from the engine.
+//! Sends with a time limit, seen from the engine.
 //!
-//! **Invariant.** The memory of a send is another one from [`Engine::detach`] on, and no peer was told where it was:
-//! one that is short of credit is announced as one that has to be asked for ([`SendOp::timed`]), and pieces are copied
-//! by this side.
+//! **Invariant.** The memory of a send is another one from [`Engine::detach`] on, and no peer was
+//! told where it was: a send that is short of credit is announced as one that has to be asked for
+//! ([`SendOp::timed`]), and pieces are copied by this side.
 
 use super::{
     Engine,
@@ -18,16 +18,17 @@ use crate::{
 /// Messages up to this long are copied, if their memory is wanted back and they are under way.
 const COPIED_MAX: u64 = 1 << 20;
 
-/// What becomes of a send whose memory is the caller's again, although it has not ended.
+/// The state of a send whose memory is the caller's again, although it has not ended.
 pub(crate) enum Detached {
-    /// Its receiver was told of it, and has not said whether it is too late to take it back.
+    /// Its receiver was told of it, and has not answered whether it is too late to take it back.
     Unsure,
-    /// It goes.
+    /// The send goes on.
     Goes(Receipt),
 }
 
 impl Engine {
-    /// Posts a send of one part that can be [taken back](Engine::take_back_late) and [detached](Engine::detach).
+    /// Posts a send of one part that can be [taken back](Engine::take_back_late) and
+    /// [detached](Engine::detach).
     pub(crate) fn post_timed(
         &mut self,
         id: PeerId,
@@ -40,7 +41,7 @@ impl Engine {
         self.post(SendOp { routed: chosen.is_some(), timed: true, ..send }, None)
     }
 
-    /// Takes a send back, whose time is up, if it does not move yet. Why it does not.
+    /// Takes back a send whose time is up, if it does not move yet. Returns why it did not.
     pub(crate) fn take_back_late(&mut self, key: OpKey) -> Option<Untaken> {
         let send = self.core.ops.send_mut(key)?;
         let (id, len, lacks_credit) = (send.peer, send.memory.len(), lacks_credit(send));
@@ -63,8 +64,8 @@ impl Engine {
         self.peers.get_mut(id).map_or_else(|| "the peer".into(), |peer| peer.info.name.clone())
     }
 
-    /// Lets a send that was not ended by that go on out of other memory, if it is short and no peer may be at its
-    /// memory.
+    /// Lets a send that could not be taken back go on out of other memory, if it is short and no
+    /// peer may be reading its memory.
     pub(crate) fn detach(&mut self, key: OpKey) -> Option<Detached> {
         let send = self.core.ops.send_mut(key)?;
         if !send.timed || send.memory.len() > COPIED_MAX {
@@ -83,14 +84,15 @@ impl Engine {
             _ => return None,
         };
         let mut bytes = send.memory.to_vec();
-        // SAFETY: the bytes lie on the heap, and stay until the operation has ended: `keeps` has them.
+        // SAFETY: the bytes lie on the heap, and stay until the operation has ended: `keeps` has
+        // them.
         send.memory = unsafe { Scatter::one(bytes.as_mut_ptr(), bytes.len()) };
         self.let_go(key, Keeps::Buffer(Box::new(bytes)));
         Some(detached)
     }
 }
 
-/// Whether a send, if it is announced, is so because there was no credit.
+/// Returns whether a send that is announced is so for want of credit.
 fn lacks_credit(send: &SendOp) -> bool {
     matches!(send.receipt.path, Path::Inline | Path::Eager)
 }

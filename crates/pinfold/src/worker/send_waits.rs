@@ -1,13 +1,14 @@
 //! Since when sends to a peer have been waiting, for others to see; no I/O.
 //!
-//! Times are ticks. An announced send is put down when it is announced, and found to have been answered when somebody
-//! looks, or when there are many of those. A queued one waits from the first look that finds it in front.
+//! Times are ticks. An announced send is noted when it is announced, and found to have been
+//! answered at the next look, or when there are many of them. A queued send waits from the first
+//! look that finds it in front.
 
 use std::collections::VecDeque;
 
 use super::op::OpKey;
 
-/// Answered sends that are put down at least before they are looked for.
+/// Answered sends that are kept at least before they are looked for.
 const SLACK: usize = 64;
 
 #[derive(Default)]
@@ -17,7 +18,7 @@ pub(crate) struct Waits {
 }
 
 impl Waits {
-    /// A send was announced `now`, when `waiting` others had been that wait; those that do `is_waiting` knows.
+    /// A send was announced `now`, when `waiting` others waited; `is_waiting` tells which still do.
     #[inline]
     pub(crate) fn announce(
         &mut self,
@@ -32,8 +33,8 @@ impl Waits {
         self.announced.push_back((key, now));
     }
 
-    /// Since when the send has been waiting that has waited longest, of those that are announced and the one that is
-    /// in `front` of the queue.
+    /// The time since when the send has been waiting that has waited longest, of those that are
+    /// announced and the one in `front` of the queue.
     pub(crate) fn oldest(
         &mut self,
         front: Option<OpKey>,
@@ -70,7 +71,7 @@ mod tests {
         }
         assert_eq!(waits.oldest(None, 50, |_| true), Some(10));
         assert_eq!(waits.oldest(None, 50, |key| key.index > 1), Some(12));
-        // Those that were found to have been answered are not asked about again.
+        // Sends that were found to have been answered are not asked about again.
         assert_eq!(waits.oldest(None, 50, |_| true), Some(12));
         assert_eq!(waits.oldest(None, 50, |_| false), None);
     }

@@ -1,4 +1,5 @@
-//! What every handle of one endpoint shares: the engine behind its lock, and its descriptor.
+//! The state that all handles of one endpoint share: the engine behind its lock, and its
+//! descriptor.
 
 use std::{
     io,
@@ -29,10 +30,10 @@ use crate::{
     sync::biased::{BiasedLock, Guard},
 };
 
-/// It runs handlers and wakers.
+/// The driving thread runs handlers and wakers.
 const DRIVER: Kind = Kind::new("pinfold", Kind::STACK_OF_PROGRAMS);
 
-/// After an attempt to start it that failed there is none for so long.
+/// Time without further attempts after one to start it has failed.
 const REST: Duration = Duration::from_millis(1);
 
 /// Between looks whether the driving thread has ended.
@@ -43,28 +44,28 @@ const FLUSH: Duration = Duration::from_secs(1);
 
 pub(crate) struct Shared {
     engine: BiasedLock<Engine>,
-    /// Looked at before the engine is entered: in a child of the process that made it, another
+    /// Checked before the engine is entered: in a child of the process that made it, another
     /// thread's entry may never end.
     fork: ForkMark,
     pub epoll: Arc<Epoll>,
-    /// What a caller waits on: `epoll`, and the engine's bell.
+    /// The descriptor that a caller waits on: `epoll`, and the engine's bell.
     pub pollable: Epoll,
     /// The thread that drives the endpoint, once it has been started.
     driver: OnceLock<JoinHandle<()>>,
-    /// Held by who starts it: when the last attempt failed.
+    /// Held by the thread that starts it; the time of the last attempt that failed.
     unstarted: Mutex<Option<Instant>>,
     /// The thread that was last left with answers; see [`control_flush`](super::control_flush).
     pub control_flush: Mutex<Option<JoinHandle<()>>>,
-    /// Tells it to end.
+    /// Tells the driving thread to end.
     stop: AtomicBool,
     crowded: bool,
-    /// What handles hold.
+    /// The owner that handles hold.
     owner: OnceLock<Weak<Owner>>,
-    /// Whether handlers run on the thread that drives, and on no other.
+    /// True if handlers run on the thread that drives, and on no other.
     pub dedicated: bool,
     /// Bulk copies outside the engine.
     pub unlocked: Arc<UnlockedCopies>,
-    /// What puts pages where messages will be copied to.
+    /// The prefaulter, which puts pages where messages will be copied to.
     pub preparer: Prefaulter,
 }
 
@@ -110,8 +111,8 @@ impl Shared {
         })
     }
 
-    /// The engine, if this is the thread that made it and no other uses it. What is done with it
-    /// wants nothing woken.
+    /// The engine, if this is the thread that made it and no other uses it. Its work here wakes no
+    /// threads.
     #[inline(always)]
     pub(crate) fn fast_path(&self) -> Option<Guard<'_, Engine>> {
         if self.fork.is_child() {
@@ -120,7 +121,8 @@ impl Shared {
         self.engine.fast_path()
     }
 
-    /// The engine, for as long as the guard lives. What it wants woken is woken when it is left.
+    /// The engine, for as long as the guard lives. Threads that it wants woken are woken when it is
+    /// left.
     ///
     /// # Errors
     /// [`Error::Forked`].
@@ -132,34 +134,34 @@ impl Shared {
         Ok(Inside { guard: Some(self.engine.lock()), shared: self })
     }
 
-    /// Whether other threads have come to the engine lately.
+    /// Returns whether other threads have come to the engine lately.
     #[inline(always)]
     pub(crate) fn has_others(&self) -> bool {
         self.engine.has_others()
     }
 
-    /// Whose handles hold it.
+    /// Notes the owner of its handles.
     pub(crate) fn owned_by(&self, owner: Weak<Owner>) {
         let _ = self.owner.set(owner);
     }
 
-    /// A handle of it, as long as the program has one.
+    /// A handle of the endpoint, as long as the program has one.
     pub(crate) fn handle(&self) -> Option<Endpoint> {
         Endpoint::of(self.owner.get()?)
     }
 
-    /// Whether this is a child of the process that made the endpoint.
+    /// Returns whether this is a child of the process that made the endpoint.
     pub(crate) fn is_forked(&self) -> bool {
         self.fork.is_child()
     }
 
-    /// Whether this process has one processor to itself and its peers, where spinning only
+    /// Returns whether this process has one processor to itself and its peers, where spinning only
     /// keeps the peer from running.
     pub(crate) fn is_crowded(&self) -> bool {
         self.crowded
     }
 
-    /// Waits, for a while, until nobody waits to hear from this side.
+    /// Waits, for a while, until no peer waits to hear from this side.
     fn flush(self: &Arc<Shared>) -> Result<()> {
         if !self.enter()?.is_flushed() {
             let end = Instant::now() + FLUSH;
@@ -168,7 +170,7 @@ impl Shared {
         Ok(())
     }
 
-    /// Waits as long until nothing would be lost of what nobody waits for.
+    /// Waits as long until no message would be lost whose end is not awaited.
     fn linger(self: &Arc<Shared>) -> Result<()> {
         if self.enter()?.has_unsent(None) {
             let end = Instant::now() + FLUSH;
@@ -180,14 +182,14 @@ impl Shared {
     /// Starts the thread that drives the endpoint, if it does not run yet.
     ///
     /// # Errors
-    /// [`Error::Os`] where there is none to be had now. It may be asked for again, as often as anybody likes.
+    /// [`Error::Os`] where no thread can be had now. It may be asked for again, as often as wanted.
     pub(crate) fn start_driver(self: &Arc<Shared>) -> Result<()> {
         if self.driver.get().is_some() {
             return Ok(());
         }
         let failed = |error| Error::os("clone3", "the endpoint's thread", error);
         let busy = || failed(io::ErrorKind::WouldBlock.into());
-        // What is woken meanwhile may come here again.
+        // Handlers and wakers run meanwhile may come here again.
         let mut unstarted = self.unstarted.try_lock().map_err(|_| busy())?;
         if self.driver.get().is_some() {
             return Ok(());
@@ -198,7 +200,7 @@ impl Shared {
         let weak = Arc::downgrade(self);
         self.set_driven(true);
         let spawned = DRIVER.start(move || {
-            // Holds the endpoint only while it waits, and is woken to end.
+            // The thread holds the endpoint only while it waits, and is woken to end.
             if let Some(shared) = weak.upgrade() {
                 drop(weak);
                 // A child of this process does not have this thread.
@@ -234,8 +236,9 @@ impl Shared {
         Ok(())
     }
 
-    /// Closes the endpoint; all that waits on it ends with an error. Answers that found no room yet, and
-    /// messages that nobody waits for, go out first, as long as their receivers take them.
+    /// Closes the endpoint; all that waits on it ends with an error. Answers that found no room
+    /// yet, and messages whose end is not awaited, go out first, as long as their receivers take
+    /// them.
     ///
     /// # Errors
     /// [`Error::Forked`]: it is the parent's to close.
@@ -269,7 +272,7 @@ impl Drop for Shared {
         if !self.fork.is_child() {
             return;
         }
-        // The threads are the parent's; what their handles name here may be others by now.
+        // The threads are the parent's; the ids in their handles may be others' by now.
         std::mem::forget(self.driver.take());
         let control_flush = self.control_flush.get_mut().unwrap_or_else(PoisonError::into_inner);
         std::mem::forget(control_flush.take());
@@ -315,7 +318,7 @@ impl DerefMut for Inside<'_> {
 }
 
 impl Inside<'_> {
-    /// Lets others in, and what this entry left to be done be done.
+    /// Lets other threads in, and runs the work that this entry left.
     pub(crate) fn leave_and_enter(&mut self) -> Result<()> {
         self.leave();
         *self = self.shared.enter()?;
@@ -340,13 +343,13 @@ impl Drop for Inside<'_> {
     }
 }
 
-/// Leaves the engine and then runs what it wanted run: wakers, then handlers.
+/// Leaves the engine and then runs the work that it left: wakers, then handlers.
 #[cold]
 #[inline(never)]
 fn leave(mut engine: Guard<'_, Engine>, shared: &Shared) {
     let handles = shared.has_handling(&engine);
     if !handles && engine.core.active.take_news() {
-        // For whichever other thread may.
+        // For another thread that may run it.
         engine.kick = true;
         engine.core.wakes.any = true;
     }

@@ -1,9 +1,9 @@
 //! How the engine stops polling without missing anything, and starts again.
 //!
-//! Lanes are *hot*, polled at every turn, or *cold*: their peers ring for every first message.
-//! Going to sleep is asking all hot lanes to ring as well. A ring that is missed then is made up for by a look
-//! soon after ([`sleep`](crate::policy::sleep)), until a barrier makes sure that none can be; see
-//! [`doorbell`](crate::transport::shm::doorbell).
+//! Lanes are *hot*, polled at every turn, or *cold*: their peers ring for every first message. To
+//! go to sleep, the engine asks the peers of all hot lanes to ring as well. A ring that is missed
+//! then is made up for by a look soon after ([`sleep`](crate::policy::sleep)), until a barrier
+//! makes sure that none can be; see [`doorbell`](crate::transport::shm::doorbell).
 
 use std::time::Duration;
 
@@ -22,8 +22,8 @@ use crate::{
 const HOT_MAX: usize = 16;
 /// Empty polls after which a lane may be cooled down.
 const IDLE_POLLS: u32 = 1000;
-/// What was stored before is seen after, ns: a processor that has a line to itself writes it at once, and one
-/// that has to fetch it takes a fifth of this.
+/// Time after which a store of before is seen, ns: a processor that has a line to itself writes it
+/// at once, and one that has to fetch it takes a fifth of this.
 const SETTLE_NS: u64 = 1_000;
 
 impl Engine {
@@ -42,8 +42,8 @@ impl Engine {
         }
     }
 
-    /// Leaves a peer on another host to the epoll if its connection was looked at in vain and there are many. It is
-    /// to be taken off the list of those that are polled then.
+    /// Leaves a peer on another host to the epoll if its connection was looked at in vain and there
+    /// are many. The peer must then be taken off the list of those that are polled.
     pub(crate) fn may_leave(&mut self, index: u32) -> bool {
         let Some(peer) = self.peers.at_mut(index) else { return false };
         let leaves = peer.leaving.is_none()
@@ -58,7 +58,8 @@ impl Engine {
         leaves
     }
 
-    /// Has the longest idle of many hot lanes ring from now on, so that polling stays cheap.
+    /// Cools down the longest idle of many hot lanes: their peers ring from now on, so that polling
+    /// stays cheap.
     pub(crate) fn cool_down(&mut self, now_ns: u64) {
         if self.hot.len() <= HOT_MAX || self.asleep || !self.rest.may_have_barrier(now_ns) {
             return;
@@ -68,7 +69,7 @@ impl Engine {
             if let Some(peer) = self.peers.at_mut(index)
                 && peer.idle_polls > IDLE_POLLS
             {
-                // What is still to be said to a distant one; what becomes of that its events tell.
+                // Messages still to go to a distant peer are sent; its events tell of the result.
                 let _ = self.core.turn(peer, true);
                 peer.rx.ask();
                 peer.hot = false;
@@ -90,8 +91,8 @@ impl Engine {
         }
     }
 
-    /// Has every peer ring for whatever this endpoint waits for. `false`: something is there
-    /// already, do not sleep.
+    /// Has every peer ring for what this endpoint waits for. `false`: there is work already, do not
+    /// sleep.
     pub(crate) fn ask_all(&mut self) -> bool {
         if !self.core.gets.is_empty() && self.core.has_get_work()
             || !self.core.puts.is_empty()
@@ -107,11 +108,12 @@ impl Engine {
                     Engine::publish(&mut self.core, peer);
                 }
                 peer.rx.ask();
-                // It says what is still to be said. An end is found again by the next poll.
+                // The connection sends what it still has to. Its end is found again by the next
+                // poll.
                 came_from_tcp |= self.core.turn(peer, true).unwrap_or(true);
             }
         }
-        // Nobody rings for those that are left to the epoll, but they are to hear what the others do.
+        // No peer rings for those left to the epoll, but they are to hear what the others do.
         for index in self.tcp_poll_set.take_untold() {
             if let Some(peer) = self.peers.at_mut(index)
                 && !peer.hot
@@ -147,7 +149,8 @@ impl Engine {
         true
     }
 
-    /// Lets what peers have stored without a look at their bells arrive. Whether something has come.
+    /// Waits for stores to arrive that peers made without a look at their bells. Returns whether
+    /// something has come.
     fn settles_and_brings(&mut self) -> bool {
         sync::fence(sync::Ordering::SeqCst);
         let began = clock::ticks();
@@ -163,7 +166,8 @@ impl Engine {
         }
     }
 
-    /// Whether there is something for which a peer would have to ring. Room that came is found once.
+    /// Returns whether there is something for which a peer would have to ring. Room that came is
+    /// found once.
     pub(crate) fn has_come(&mut self) -> bool {
         let came = |&index| self.peers.at_mut(index).is_some_and(|peer| peer.rx.head().is_some());
         if self.hot.iter().any(came) {
@@ -180,23 +184,23 @@ impl Engine {
             }
         }
         let gave = self.core.awaits_returns > 0;
-        // One peer's turn takes note of what the kernel says of all.
+        // One peer's turn takes note of the kernel's notices for all.
         gave && self.given().any(Peer::has_returns) || self.core.driver.has_news()
     }
 
-    /// Those that have been given something.
+    /// The peers that have been given memory.
     fn given(&self) -> impl Iterator<Item = &Peer> {
         self.peers.iter().filter(|peer| !peer.given.is_empty())
     }
 
-    /// Has those ring when they give it back.
+    /// Has those peers ring when they give it back.
     #[cold]
     fn ask_for_returns(&mut self) {
         self.given().for_each(|peer| peer.tx.ask_for_room());
     }
 
-    /// Whether the endpoint, whose peers have been [asked](Engine::ask_all) and have brought nothing, sleeps on, and
-    /// for how long at most (`None`: until something happens).
+    /// Returns whether the endpoint, whose peers have been [asked](Engine::ask_all) and have
+    /// brought nothing, sleeps on, and for how long at most (`None`: until something happens).
     pub(crate) fn sleeps_for(&mut self) -> Option<Option<Duration>> {
         let now_ns = clock::now_ns();
         match self.rest.next(now_ns) {
@@ -208,8 +212,8 @@ impl Engine {
         }
     }
 
-    /// When a peer last rang, if that was in this time. Clocks of other containers may be others, and peers may say
-    /// anything.
+    /// The time at which a peer last rang, if it was in this interval. Clocks of other containers
+    /// may differ, and the time in a peer's memory may be any.
     pub(crate) fn rung_ns(&mut self, from_ns: u64, to_ns: u64) -> Option<u64> {
         let peers =
             self.hot.iter().filter_map(|&index| Some(self.peers.at_mut(index)?.rx.rung_ns()));
@@ -224,7 +228,7 @@ impl Engine {
         self.update_gauges();
     }
 
-    /// When something is due that nobody rings for, by the clock.
+    /// The time at which something is due that no peer rings for, by the clock.
     pub(crate) fn due_ns(&mut self) -> Option<u64> {
         let parked = self.core.regions.deferred_free.pause();
         let parked = parked.map(|pause| clock::now_ns() + pause.as_nanos() as u64);
@@ -232,7 +236,7 @@ impl Engine {
         self.connections.deadline_ns().into_iter().chain(parked).min()
     }
 
-    /// Polls again: nobody has to ring.
+    /// Polls again: peers need not ring.
     pub(crate) fn unask_all(&mut self) {
         for &index in &self.hot {
             if let Some(peer) = self.peers.at_mut(index) {
@@ -262,7 +266,7 @@ mod tests {
 
     use crate::{Builder, Endpoint, PeerId, SendMode, Source, TagMatch};
 
-    /// Two endpoints on a connection, and what each calls the other.
+    /// Two endpoints on a connection, and the identifier of each at the other.
     fn pair(by: impl Fn() -> Builder) -> ((Endpoint, PeerId), (Endpoint, PeerId)) {
         let by = || by().local_shortcut(false);
         let one = by().listen("tcp:127.0.0.1:0").build().unwrap();
@@ -276,8 +280,8 @@ mod tests {
         ((one, to_two), (two, to_one))
     }
 
-    /// Has an endpoint's operations end by this thread while, as far as it knows, another sleeps for all: that is
-    /// told of what ended them.
+    /// Has an endpoint's operations end by this thread while, as far as the endpoint knows, another
+    /// sleeps for all: that thread hears of the ends.
     fn end_all_beside_a_leader(endpoint: &Endpoint, mut meanwhile: impl FnMut()) {
         let set = |asleep| {
             let mut engine = endpoint.shared().enter().unwrap();
@@ -300,7 +304,8 @@ mod tests {
         set(false);
     }
 
-    /// Its own operation may be what others see end, and nothing else tells of that any more.
+    /// Other threads may end a sleeping thread's own operation, and nothing else tells of that any
+    /// more.
     #[test]
     fn who_sleeps_hears_of_what_others_took_from_a_connection() {
         let ((one, to_two), (two, to_one)) = pair(Endpoint::builder);
@@ -318,8 +323,9 @@ mod tests {
         }
     }
 
-    /// Of many connections, those that bring nothing are not looked at, and what comes on them is found all the same;
-    /// and before this side sleeps, it says what it has got.
+    /// Of many connections, those that bring nothing are not looked at, and messages that come on
+    /// them are found nevertheless; and before this side sleeps, it reports the messages it has
+    /// got.
     #[test]
     fn connections_that_bring_nothing_are_left_alone() {
         let ((one, _), (two, to_one)) = pair(Endpoint::builder);
@@ -383,7 +389,7 @@ mod tests {
         };
         let ((one, to_two), (two, to_one)) = pair(by);
         let mut receive = two.recv_owned(to_one, 1, vec![0; 6 << 20]);
-        // More than the kernel takes before somebody reads.
+        // More than the kernel takes before the other side reads.
         let send = one.send_owned(to_two, 1, vec![7; 6 << 20]);
         let mut got = None;
         end_all_beside_a_leader(&one, || got = got.take().or_else(|| receive.try_wait()));

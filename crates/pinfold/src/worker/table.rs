@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use super::peer::Peer;
 use crate::{Error, Gone, PeerId};
 
-/// How many gone peers are remembered, so that errors can name them.
+/// Gone peers that are remembered, so that errors can name them.
 const GONE_PEERS_MAX: usize = 1024;
 
 #[derive(Default)]
@@ -95,7 +95,7 @@ impl PeerTable {
         self.gone_peers.back().map(|(_, name, how)| (name.as_str(), *how))
     }
 
-    /// What became of a peer that is not connected.
+    /// The error for a peer that is not connected, with how it went.
     #[cold]
     pub(crate) fn why_gone(&self, id: PeerId) -> Error {
         match self.gone_peers.iter().rev().find(|grave| grave.0 == id) {

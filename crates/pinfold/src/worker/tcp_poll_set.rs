@@ -1,19 +1,21 @@
-//! Which connections with other hosts are looked at at every turn, and which the epoll is asked about. No I/O.
+//! The connections with other hosts that are looked at at every turn, and those that the epoll is
+//! asked about. No I/O.
 //!
-//! A look at a connection is a system call, and so is to ask the epoll about all of them. A few are looked at whatever
-//! comes: nothing is sooner. Of more than that, one that brings nothing is left to the epoll until that has news
-//! of it, and the epoll is asked at every turn in its stead; unless it, too, was asked in vain for so long that
-//! who waits goes to sleep before. Then a look now and then does.
+//! A look at a connection is a system call, and so is asking the epoll about all of them. A few are
+//! looked at in any case: nothing is sooner. Of more than that, a connection that brings nothing is
+//! left to the epoll until that has news of it, and the epoll is asked at every turn in its stead;
+//! unless it, too, was asked in vain for so long that the waiting thread goes to sleep before. Then
+//! a look now and then does.
 
-/// Connections that are looked at whatever comes.
+/// Connections that are looked at in any case.
 const ALWAYS: usize = 2;
-/// Looks in vain, one after the other, after which one of more is left to the epoll.
+/// Looks in vain, one after the other, after which a connection beyond those is left to the epoll.
 const LOOKS_IN_VAIN: u32 = 1;
-/// Questions in vain, one after the other, after which it is not asked at every turn any more: with what a turn takes
-/// beside, longer than anybody polls before going to sleep.
+/// Questions in vain, one after the other, after which the epoll is no longer asked at every turn:
+/// with the rest of a turn, longer than any thread polls before going to sleep.
 const ASKED_IN_VAIN: u32 = 4000;
 
-/// What is looked at.
+/// The set of connections that are looked at.
 #[derive(Debug, Default)]
 pub(crate) struct TcpPollSet {
     /// Connections that are looked at at every turn.
@@ -25,45 +27,46 @@ pub(crate) struct TcpPollSet {
 }
 
 impl TcpPollSet {
-    /// One more is looked at.
+    /// One more connection is looked at.
     pub(crate) fn begin(&mut self) {
         self.at += 1;
     }
 
-    /// One of them is not any more.
+    /// One of them is no longer looked at.
     pub(crate) fn end(&mut self) {
         self.at = self.at.saturating_sub(1);
     }
 
-    /// Whether any is.
+    /// Returns whether any connection is looked at.
     pub(crate) fn any(&self) -> bool {
         self.at > 0
     }
 
-    /// Whether there are so many that one may be left to the epoll.
+    /// Returns whether there are so many that one may be left to the epoll.
     #[inline]
     pub(crate) fn are_many(&self) -> bool {
         self.at > ALWAYS
     }
 
-    /// Whether one that was looked at in vain so often, last of all just now, is to be left to the epoll.
+    /// Returns whether a connection looked at in vain so often, last of all just now, is to be left
+    /// to the epoll.
     pub(crate) fn is_in_vain(&self, times: u32) -> bool {
         self.are_many() && times >= LOOKS_IN_VAIN
     }
 
-    /// This one is left to the epoll.
+    /// Peer `index` is left to the epoll.
     pub(crate) fn leave(&mut self, index: u32) {
         self.end();
         self.untold.push(index);
         self.asks = ASKED_IN_VAIN;
     }
 
-    /// Whether the epoll is to be asked at this turn.
+    /// Returns whether the epoll is to be asked at this turn.
     pub(crate) fn asks(&self) -> bool {
         self.asks > 0
     }
 
-    /// It was asked, and had news of some connection or none of any.
+    /// The epoll was asked, and had `news` of some connection or none of any.
     pub(crate) fn asked(&mut self, news: bool) {
         self.asks = if news { ASKED_IN_VAIN } else { self.asks.saturating_sub(1) };
     }
@@ -73,7 +76,7 @@ impl TcpPollSet {
         self.untold.retain(|other| *other != index);
     }
 
-    /// Those who are to hear now what there is to say.
+    /// The peers that are to hear now what there is to tell them.
     pub(crate) fn take_untold(&mut self) -> Vec<u32> {
         std::mem::take(&mut self.untold)
     }
@@ -113,7 +116,7 @@ mod tests {
             poll_set.asked(false);
         }
         assert!(!poll_set.asks());
-        // One that is left to it now is waited for.
+        // A connection that is left to the epoll now is waited for.
         poll_set.leave(2);
         assert!(poll_set.asks());
     }

@@ -1,11 +1,12 @@
 #![allow(unsafe_code)]
-//! Peers on other hosts: what goes over their connections past the lanes.
+//! Peers on other hosts: messages that go over their connections past the lanes.
 //!
-//! Long messages are sent straight from the memory of who sends them, and put straight into that of who
-//! receives them, or into the library's own pages.
+//! Long messages are sent straight from the sender's memory, and put straight into the receiver's,
+//! or into the library's own pages.
 //!
-//! **Invariant.** What a bridge has of a message's memory is of an operation that has not ended: it ends when
-//! the bridge names it as sent, or together with the peer, when its connection has settled.
+//! **Invariant.** The parts of a message's memory that a bridge has belong to an operation that has
+//! not ended: it ends when the bridge names it as sent, or together with the peer, when its
+//! connection has settled.
 
 use std::ptr;
 
@@ -29,21 +30,21 @@ use crate::{
     },
 };
 
-/// Messages from this length on go past the lane: what it would copy costs more than what a message of its
-/// own takes.
+/// Messages from this length on go past the lane: the copy through the lane costs more than a frame
+/// of its own.
 const DIRECT_FROM: u64 = 16 << 10;
-/// Messages that may be on their way past the lane.
+/// Messages that may be in flight past the lane.
 const DIRECT_MAX: usize = 64;
 /// Long messages, and bytes of one, that are taken from one peer before others get their turn.
 const MESSAGES_A_TURN: u32 = 8;
 const BYTES_A_TURN: u64 = 1 << 20;
 
-/// How long after something was sent it is looked whether it has come.
+/// Time between a send and the look whether it has come.
 const LOOK_NS: u64 = 1_000_000_000;
 
 impl Engine {
-    /// When to look next whether peers on other hosts answer: if something was sent, and nobody looks, then in a
-    /// moment.
+    /// The time of the next look whether peers on other hosts answer: soon, if something was sent
+    /// and no look is due.
     pub(crate) fn poll_ns(&mut self, now_ns: impl FnOnce() -> u64) -> Option<u64> {
         if std::mem::take(&mut self.core.sent_tcp) && self.connections.poll_ns.is_none() {
             self.connections.poll_ns = Some(now_ns().saturating_add(LOOK_NS));
@@ -69,8 +70,8 @@ impl Engine {
         }
     }
 
-    /// Ends the operations whose memory the kernel was at and no longer is, as far as it has said so. Whether
-    /// any ended.
+    /// Ends the operations whose memory the kernel used and no longer uses, as far as it has told
+    /// that. Returns whether any ended.
     pub(crate) fn land(&mut self) -> bool {
         if !self.core.driver.has_news() {
             return false;
@@ -86,14 +87,14 @@ impl Engine {
 }
 
 impl Core {
-    /// Takes what has come over a peer's connection, and what is there for it to the connection. Whether
-    /// anything came, or the kernel is done with a message.
+    /// Takes the messages that have come over a peer's connection, and hands those for the peer to
+    /// it. Returns whether anything came, or the kernel is done with a message.
     pub(crate) fn turn(&mut self, peer: &mut Peer, waits: bool) -> Result<bool, Ended> {
         let (mut moved, mut took_long) = (false, false);
         for _ in 0..MESSAGES_A_TURN {
             let Some(bridge) = peer.transport.tcp() else { break };
             moved |= bridge.turn(waits, &mut self.lane_budget)?;
-            // What is in the lane comes first.
+            // Descriptors in the lane come first.
             if peer.rx.head().is_some() || bridge.direct().is_none() {
                 break;
             }
@@ -107,15 +108,17 @@ impl Core {
         if let Some(bridge) = peer.transport.tcp()
             && (took_long || bridge.direct().is_some())
         {
-            // The sender of a message that has come may wait to hear of it, and this side may not turn again.
+            // The sender of a message that has come may wait to hear of it, and this side may not
+            // turn again.
             bridge.hand_on();
         }
-        // What a sleeping leader was to be woken by, nobody finds any more: a connection tells of each change once.
+        // Events that a sleeping leader was to be woken by are not found any more: a connection
+        // tells of each change once.
         self.wakes.leader |= moved;
         Ok(self.end_sent(peer) || moved)
     }
 
-    /// Ends the operations whose messages are sent. Whether there were any.
+    /// Ends the operations whose messages are sent. Returns whether there were any.
     pub(crate) fn end_sent(&mut self, peer: &mut Peer) -> bool {
         let mut any = false;
         self.sent_tcp |= peer.transport.tcp().is_some_and(Bridge::take_has_sent);
@@ -126,7 +129,7 @@ impl Core {
             let SendStage::Handed { bytes } = op.stage else { continue };
             let mut receipt = op.receipt;
             if peer.info.encryption.is_some() {
-                // What the kernel copies is not the message any more.
+                // The kernel copies ciphertext, not the message.
                 receipt.copied_user = bytes;
                 receipt.note_encrypted();
             } else {
@@ -150,8 +153,8 @@ impl Core {
         any
     }
 
-    /// Hands a message to the connection, if it is long enough for that. `bytes` of it are wanted; `announced`:
-    /// the receiver has asked for them.
+    /// Hands a message to the connection, if it is long enough for that. `bytes` of it are wanted;
+    /// `announced`: the receiver has asked for them.
     pub(crate) fn hand_to_connection(
         &mut self,
         peer: &mut Peer,
@@ -183,8 +186,8 @@ impl Core {
         Ok(true)
     }
 
-    /// Puts what comes next of a long message to its place: how many bytes, and at least 1 if it goes
-    /// through the lane from here on.
+    /// Puts the next bytes of a long message to their place. Returns how many bytes, and at least 1
+    /// if it goes through the lane from here on.
     fn take_long(&mut self, peer: &mut Peer) -> Result<u64, Ended> {
         let mut took = 0;
         while took < BYTES_A_TURN
@@ -213,12 +216,13 @@ impl Core {
                 bridge.through_lane();
                 return Ok(took + 1);
             };
-            // SAFETY: memory of a receive that has not ended, the library's own, and nobody else's, or a region's
-            // that stands, of which the kernel writes what `put` does not.
+            // SAFETY: memory of a receive that has not ended, the library's own and no other's, or
+            // a region's that stands; the kernel writes the bytes that `put` does not.
             let came = unsafe {
                 bridge.take_directly(part, |bytes| match &landed {
                     Some(region) => region.put(bytes),
-                    // What has come is shorter than the part, and is memory of the bridge's.
+                    // The bytes that have come are fewer than the part, and are memory of the
+                    // bridge's.
                     None => ptr::copy_nonoverlapping(bytes.as_ptr(), part.ptr, bytes.len()),
                 })
             }? as u64;
@@ -232,7 +236,7 @@ impl Core {
                 stream.came.cma += came;
             }
             if let Sink::Keep(_, kept) = &mut stream.sink {
-                // SAFETY: they were written just now, where it said.
+                // SAFETY: the bytes were written just now, where it said.
                 unsafe { kept.came(came) };
             }
             if stream.got == stream.end {

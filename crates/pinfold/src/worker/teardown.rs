@@ -1,4 +1,4 @@
-//! Farewells: how a peer goes, and how the endpoint closes.
+//! Teardown: how a peer goes, and how the endpoint closes.
 
 use super::{
     Engine,
@@ -21,7 +21,8 @@ impl Engine {
         self.remove_peer(id, Gone::Misbehaved(violation.0));
     }
 
-    /// The connection with a peer on another host has ended, and with it the peer, unless it may come back.
+    /// The connection with a peer on another host has ended, and with it the peer, unless it may
+    /// come back.
     #[cold]
     pub(crate) fn connection_ended(&mut self, id: PeerId, ended: Ended) {
         if self.may_return(id, ended) {
@@ -36,8 +37,8 @@ impl Engine {
         self.remove_peer(id, how);
     }
 
-    /// The connection with a peer ends, `how`: takes what it still sent, ends every operation with
-    /// it, frees all that it held.
+    /// The connection with a peer ends, `how`: takes the messages that it still sent, ends every
+    /// operation with it, frees all that it held.
     ///
     /// A live peer that is in the middle of writing into a receive of ours is only let go once it
     /// has reported, or its process has ended; that receive ends then, everything else now.
@@ -49,7 +50,8 @@ impl Engine {
         // process has none.
         let stopped = matches!(how, Gone::Closed | Gone::Died | Gone::Lost(_));
         let how = *peer.leaving.get_or_insert(how);
-        // What it had written whole before it went is still good, and what it gave, unless it took that back.
+        // Messages it had written whole before it went are still good, and so is memory it gave,
+        // unless it took that back.
         let stays_given = how == Gone::Died || how == Gone::Closed && peer.rx.has_left();
         if first && stopped {
             if stays_given {
@@ -65,10 +67,10 @@ impl Engine {
         let how = peer.leaving.unwrap_or(how);
         if first && stays_given {
             self.core.take_over(peer);
-            // With it the last that is had of what it gave is let go of.
+            // The last hold on the memory that it gave goes with the tie.
             drop(peer.rx.tie());
         }
-        // Who is gone needs no word, which would be the end of what it gave as well.
+        // A peer that is gone needs no farewell, which would also end the memory that it gave.
         if first && !stays_given {
             match how {
                 Gone::Disconnected if !peer.transport.is_tcp() => {
@@ -83,7 +85,8 @@ impl Engine {
         {
             bridge.say_goodbye();
         }
-        // What was sent before it went has been sent; of the rest the memory goes back to its owners.
+        // Messages sent before it went have been sent; the memory of the rest goes back to its
+        // owners.
         self.core.end_sent(peer);
         if let Some(bridge) = peer.transport.tcp() {
             bridge.settle();
@@ -107,7 +110,7 @@ impl Engine {
         for key in self.core.matcher.drop_posted(|from| from == Source::Peer(id)) {
             self.core.finish(key, Err(error()));
         }
-        // Messages that are whole stay; one that is not stays as a mark, so that nobody takes a
+        // Messages that are whole stay; one that is not stays as a mark, so that no receive takes a
         // later one for it.
         self.core.matcher.each_unexpected_of(id, |unexpected| {
             let is_whole = matches!(
@@ -134,7 +137,7 @@ impl Engine {
                     RecvStage::Streaming { peer } | RecvStage::Asked { peer, .. } => *peer == id,
                     RecvStage::ServedRequest(using) => using.peer == id,
                     RecvStage::Getting(get) => get.peer == id && !(stays && get.awaits_sender()),
-                    // The last ends with whom it follows.
+                    // A following receive ends with the one that it follows.
                     RecvStage::Posted(_) | RecvStage::Moving | RecvStage::Following(_) => false,
                 },
             })
@@ -204,7 +207,7 @@ impl Engine {
         let before = awaiting(&self.core);
         while let Some(header) = peer.rx.head() {
             let report = header.kind() == Some(Kind::Wrote);
-            // Whatever else it says, or gets wrong, no longer matters.
+            // Its other messages, and its faults, no longer matter.
             if report && self.core.receive(peer, header).is_ok() {
                 continue;
             }
@@ -213,7 +216,7 @@ impl Engine {
             }
         }
         if self.closed {
-            // Whoever waited for the report waited, first of all, at a closed endpoint.
+            // At a closed endpoint, the receives that waited for the report end with its error.
             for key in before {
                 if let Some(op) = self.core.ops.get_mut(key) {
                     op.done = op.done.take().map(|_| Err(Error::Closed));
@@ -225,7 +228,7 @@ impl Engine {
         }
     }
 
-    /// The error of a receive from any source that nothing can satisfy any more.
+    /// The error of a receive from any source that no peer can satisfy any more.
     pub(crate) fn nobody_left(&self) -> Option<Error> {
         if self.peers.live() > 0 || self.connections.may_join() {
             return None;
@@ -255,7 +258,7 @@ impl Engine {
         }
         let open: Vec<OpKey> = self.core.ops.open().map(|(key, _)| key).collect();
         for key in open {
-            // What a peer may still write to ends when that peer has reported.
+            // Receives that a peer may still write to end when that peer has reported.
             if !self.core.ops.is_awaiting(key) {
                 self.core.finish(key, Err(Error::Closed));
             }
@@ -265,7 +268,7 @@ impl Engine {
         self.core.status.withdraw();
     }
 
-    /// Makes ready for the end in a child of the process whose endpoint it is.
+    /// Prepares the engine for its end in a child of the process whose endpoint it is.
     pub(crate) fn forsake(&mut self) {
         self.closed = true;
         // The mappings did not come along, and their addresses may be anything by now; the name
@@ -277,7 +280,7 @@ impl Engine {
         self.core.status.forsake();
     }
 
-    /// Whether nothing is left that a peer waits to hear from this side, or is still at.
+    /// Returns whether nothing is left that a peer waits to hear from this side, or still uses.
     pub(crate) fn is_flushed(&self) -> bool {
         self.core.regions.deferred_free.is_empty()
             && self.peers.iter().all(|peer| {

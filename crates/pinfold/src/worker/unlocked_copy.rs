@@ -3,7 +3,7 @@
 //! of payloads that are kept. Each thread learns for itself; the endpoint counts.
 //!
 //! The thread that made the endpoint counts in words of its own, as cheaply as under the lock; all
-//! others share some.
+//! other threads share some.
 //!
 //! **Invariant.** Nothing but the blocks that the caller named is touched.
 
@@ -14,7 +14,7 @@ use crate::{
     sync::biased::this_thread,
 };
 
-/// What a copy is for.
+/// The purpose of a copy.
 #[derive(Clone, Copy)]
 pub(crate) struct Purpose {
     caller: Caller,
@@ -22,8 +22,8 @@ pub(crate) struct Purpose {
 }
 
 impl Purpose {
-    /// Written to a peer's region. When the peer reads it, and how much of it, nobody says; meanwhile the
-    /// writer waits, which stores past the caches make up to 2.5 times as long.
+    /// Written to a peer's region. When the peer reads it, and how much of it, is not known;
+    /// meanwhile the writer waits, which stores past the caches make up to 2.5 times as long.
     pub(crate) const WRITE: Purpose =
         Purpose { caller: Caller::Named("one-sided write"), reader: Reader::Me };
     /// Read out of a peer's region.
@@ -36,13 +36,13 @@ impl Purpose {
         Purpose { caller: Caller::Named("payload"), reader: Reader::Me };
 }
 
-/// Where an endpoint counts them.
+/// The counts of an endpoint's copies.
 pub(crate) struct UnlockedCopies {
     /// The thread that made the endpoint.
     maker: usize,
     by_maker: copy::Tally,
     by_others: copy::Tally,
-    /// What others may see of it.
+    /// The words of the counts that other processes may see.
     words: UnlockedWords,
 }
 
@@ -78,7 +78,7 @@ impl UnlockedCopies {
         }
     }
 
-    /// What was counted so far.
+    /// The counts so far.
     pub(crate) fn counts(&self) -> Counts {
         let mut counts = self.by_maker.counts();
         counts += &self.by_others.counts();
@@ -87,7 +87,8 @@ impl UnlockedCopies {
 }
 
 impl Shared {
-    /// Copies `len` bytes outside the engine; counts them if they are many. By what, then.
+    /// Copies `len` bytes outside the engine; counts them if they are many. Returns the algorithm
+    /// that was used.
     ///
     /// # Safety
     /// `from` is readable and `to` writable for so many bytes, and they do not overlap. Threads of

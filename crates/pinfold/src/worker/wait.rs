@@ -1,8 +1,8 @@
 //! Waiting: spin briefly, as long as the [policy](crate::policy::spin) says, then sleep.
 //!
-//! Of the threads that wait on one endpoint, one *leads*: when it has spun in vain it sleeps on
-//! the endpoint's descriptor for all. The others *follow*: they park and are woken when anything
-//! has happened. Whoever leaves the lead wakes the followers, and one of them takes it.
+//! Of the threads that wait on one endpoint, one *leads*: when it has spun in vain it sleeps on the
+//! endpoint's descriptor for all. The others *follow*: they park and are woken when anything has
+//! happened. A thread that leaves the lead wakes the followers, and one of them takes it.
 
 use std::{
     sync::Arc,
@@ -26,10 +26,10 @@ use crate::{
 /// Polls in vain while holding the engine, before other threads get a chance.
 const POLLS_A_TURN: u32 = 32;
 
-/// A thread that polls in vain and takes so long for it has not been running, ns.
+/// A thread that polls in vain and takes so long for it was not running, ns.
 const HELD_UP_NS: u64 = 1_000_000;
 
-/// What to do after a turn of polling.
+/// The next action after a turn of polling.
 enum Next {
     Spin,
     Sleep(Sleep),
@@ -38,22 +38,22 @@ enum Next {
 
 /// How a leader sleeps.
 pub(crate) struct Sleep {
-    /// It has waited since then.
+    /// The time since when it has waited.
     since_ns: u64,
     until_ns: Option<u64>,
-    /// Then it looks whether it sleeps on.
+    /// The length of its first sleep; then it looks again.
     at_first: Option<Duration>,
 }
 
 /// How a thread's wait goes.
 #[derive(Default)]
 struct Pace {
-    /// Since when it has polled in vain, ns; 0 as long as it has not.
+    /// The time since when it has polled in vain, ns; 0 as long as it has not.
     started: u64,
     /// The end of the last turn, ns.
     looked: u64,
     turns: u32,
-    /// Whether the last poll did anything.
+    /// True if the last poll did anything.
     moved: bool,
 }
 
@@ -70,7 +70,7 @@ impl Pace {
         self.turns = self.turns.wrapping_add(1);
     }
 
-    /// What was waited for has come.
+    /// The awaited result has come.
     fn end(&self, engine: &mut Engine) {
         if self.started != 0 {
             engine.spin.came_while_spinning(clock::now_ns() - self.started);
@@ -95,7 +95,8 @@ impl Shared {
                 return Ok(Some(value));
             }
             pace.note_turn(&mut engine);
-            // The last poll may have brought it; nothing may come between this look and the sleep.
+            // The last poll may have brought the result; no message may come between this look and
+            // the sleep.
             if let Some(value) = ready(&mut engine) {
                 pace.end(&mut engine);
                 return Ok(Some(value));
@@ -110,7 +111,7 @@ impl Shared {
         }
     }
 
-    // One function each: what one needs of the stack is not there while another goes on.
+    // One function each: the stack that one needs is free again while another goes on.
 
     /// A turn of polling.
     fn poll<'a, T>(
@@ -132,7 +133,8 @@ impl Shared {
                     // That is when handlers run.
                     engine.leave_and_enter()?;
                 }
-                // A peer may have it go on and on: other threads come first, and hear of what came.
+                // A peer may have this go on and on: other threads come first, and hear of messages
+                // that came.
                 if self.has_others() {
                     break;
                 }
@@ -143,7 +145,7 @@ impl Shared {
         Ok(None)
     }
 
-    /// What to do after a turn that brought nothing. Leaves the engine.
+    /// The next action after a turn that brought nothing. Leaves the engine.
     fn decide(
         &self,
         mut engine: Inside<'_>,
@@ -196,7 +198,8 @@ impl Shared {
         Ok(())
     }
 
-    /// Sleeps on the endpoint's descriptor, as its leader: at most until `until_ns`, and so long at first.
+    /// Sleeps on the endpoint's descriptor, as its leader: at most until `until_ns`, and `at_first`
+    /// at first.
     pub(crate) fn sleep(self: &Arc<Shared>, sleep: Sleep) -> Result<()> {
         let Sleep { since_ns, until_ns, mut at_first } = sleep;
         let mut now = clock::now_ns();
@@ -204,7 +207,7 @@ impl Shared {
             let left = until_ns.map(|until| Duration::from_nanos(until.saturating_sub(now)));
             let longest = at_first.into_iter().chain(left).min();
             failpoint::hit(Point::BeforeSleep);
-            // What there is it leaves to `handle_events`: some of it is told only once.
+            // The epoll is read by `handle_events`: some events are reported only once.
             let has_news = self.epoll.sleep(longest);
             failpoint::hit(Point::AfterSleep);
             let mut engine = self.enter()?;
@@ -227,7 +230,7 @@ impl Shared {
 }
 
 impl Engine {
-    /// Decides what a thread does that has polled for `spun_ns` in vain.
+    /// The next action of a thread that has polled in vain.
     fn next(&mut self, pace: &Pace, deadline: Option<Instant>) -> Next {
         let Pace { started, looked: now, .. } = *pace;
         self.core.is_short = self.spin.is_short(now);
@@ -237,7 +240,7 @@ impl Engine {
             if spins {
                 return Next::Spin;
             }
-            // What this thread leaves behind, the leader must not sleep over.
+            // The leader must not sleep over the work that this thread leaves behind.
             self.kick_if_needed();
             let this = thread::current();
             if self.followers.iter().all(|thread| thread.id() != this.id()) {
@@ -263,7 +266,7 @@ impl Engine {
         Next::Sleep(Sleep { since_ns: started, until_ns, at_first })
     }
 
-    /// The leader is awake again: everybody looks anew.
+    /// The leader is awake again: every thread looks anew.
     fn wake_up(&mut self) {
         self.asleep = false;
         self.core.status.state.set(state::AWAKE);

@@ -1,4 +1,4 @@
-//! What has to run once the engine is left: user code never runs inside it.
+//! Work that has to run once the engine is left: user code never runs inside it.
 
 use std::{any::Any, task::Waker};
 
@@ -6,9 +6,9 @@ use std::{any::Any, task::Waker};
 pub(crate) struct Wakes {
     pub wakers: Vec<Waker>,
     pub drops: Vec<Box<dyn Any + Send>>,
-    /// Something happened that a waiting thread may want to know.
+    /// True if something happened that a waiting thread may want to know.
     pub any: bool,
-    /// What a sleeping leader is to be woken by may have been taken from under it.
+    /// True if an event that a sleeping leader is to be woken by may have been taken from it.
     pub leader: bool,
 }
 

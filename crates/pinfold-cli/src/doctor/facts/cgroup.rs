@@ -1,23 +1,23 @@
 //! The control groups that this process is in, and all above them: each limits it.
 //!
-//! Version 2 has one tree; version 1 one for each controller, and both may be there at once. Which
-//! part of the trees can be seen here depends on what is mounted: limits above that are unknown.
+//! Version 2 has one tree; version 1 one for each controller, and both may be there at once. The
+//! mounts decide which part of the trees can be seen here: limits above that are unknown.
 
 use std::path::{Path, PathBuf};
 
 use super::{Root, field};
 
-/// One group, with what is said about it. What is not limited is `None`.
+/// One group and its limits; `None` for a limit that is not set.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Group {
-    /// Where its files are.
+    /// The directory of its files.
     pub(crate) directory: PathBuf,
-    /// Of control groups: 1 or 2.
+    /// The version of control groups: 1 or 2.
     pub(crate) version: u8,
     pub(crate) memory_max: Option<u64>,
     /// Beyond this many bytes its processes are slowed down.
     pub(crate) memory_high: Option<u64>,
-    /// Bytes in use that cannot be had by dropping caches.
+    /// Bytes in use that dropping caches cannot free.
     pub(crate) memory_used: Option<u64>,
     pub(crate) pids_max: Option<u64>,
     pub(crate) pids_used: Option<u64>,
@@ -33,7 +33,7 @@ pub(crate) struct Groups {
     paths: Vec<String>,
 }
 
-/// What stands for no limit in version 1: as many pages as fit. Nobody sets as much.
+/// The value that stands for no limit in version 1: as many pages as fit. No real limit is as high.
 const V1_UNLIMITED: u64 = 1 << 60;
 
 impl Groups {
@@ -75,14 +75,15 @@ impl Groups {
     }
 }
 
-/// Where a tree is mounted, and from which of its groups on.
+/// A mount of a tree: the group that it begins with, and its mount point.
 struct Mount {
     root: PathBuf,
     point: PathBuf,
 }
 
 impl Mount {
-    /// If a line of `mountinfo` is about the tree with these controllers; none means version 2.
+    /// The mount if `line` of `mountinfo` is about the tree with these controllers; none of them
+    /// means version 2.
     fn of(line: &str, controllers: &str) -> Option<Mount> {
         let (before, after) = line.split_once(" - ")?;
         let mut after = after.split(' ');
@@ -99,7 +100,7 @@ impl Mount {
 
     /// The directories of the group called `path` and all above it that can be seen.
     fn directories(&self, path: &str) -> impl Iterator<Item = PathBuf> {
-        // A group outside of what is mounted: what is on top still applies.
+        // For a group outside of the mount, the top of the mount still applies.
         let below = Path::new(path).strip_prefix(&self.root).unwrap_or(Path::new(""));
         let below = if below.starts_with("..") { Path::new("") } else { below };
         let all: Vec<PathBuf> = below.ancestors().map(|part| self.point.join(part)).collect();
@@ -117,12 +118,12 @@ impl Files<'_> {
         self.root.text(&format!("{}/{file}", self.directory))
     }
 
-    /// A number; `max` is none.
+    /// A number; `None` for `max`.
     fn number(&self, file: &str) -> Option<u64> {
         self.text(file)?.parse().ok()
     }
 
-    /// `used` without what `cached` in `memory.stat` counts.
+    /// `used` without the bytes that `cached` in `memory.stat` counts.
     fn memory(&self, used: &str, cached: &str) -> Option<u64> {
         let used = self.number(used)?;
         let stat = self.text("memory.stat").unwrap_or_default().replace(' ', ":");
@@ -165,7 +166,7 @@ fn v1(root: Root<'_>, directory: PathBuf) -> Group {
     }
 }
 
-/// Processors' worth of time; a quota below 0 is none.
+/// Processors' worth of time; `None` for a quota below 0.
 fn share(quota: i64, period: u64) -> Option<f64> {
     (quota > 0 && period > 0).then(|| quota as f64 / period as f64)
 }

@@ -1,14 +1,14 @@
-//! What this process runs in.
+//! The container that this process runs in, if any.
 
 use super::Root;
 
-/// A kind of container, by who made it.
+/// A kind of container, named after the software that made it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Container {
     /// None that can be seen.
     #[default]
     None,
-    /// Docker, or what calls itself so.
+    /// Docker, or a container that calls itself so.
     Docker,
     /// Podman.
     Podman,
@@ -37,9 +37,9 @@ impl Container {
     }
 }
 
-/// Finds out, by the marks that container managers leave.
+/// Finds the container by the marks that container managers leave.
 pub(super) fn container(root: Root<'_>) -> Container {
-    // What the manager told the first process; others may not be allowed to read it.
+    // The manager names itself to the first process; others may not be allowed to read that.
     let environment = root.text("/proc/1/environ").unwrap_or_default();
     let told = environment.split('\0').find_map(|pair| pair.strip_prefix("container="));
     let marked = root.text("/run/systemd/container");

@@ -1,8 +1,8 @@
-//! The processors: how many there are, and which share what.
+//! The processors: their number, and the parts that they share.
 
 use super::Root;
 
-/// What the machine has.
+/// The processors of the machine.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Cores {
     pub(crate) online: Option<Vec<usize>>,
@@ -30,12 +30,12 @@ impl Cores {
         }
     }
 
-    /// Whether all of `cpus` are hardware threads of one core.
+    /// Returns whether all of `cpus` are hardware threads of one core.
     pub(crate) fn is_one_core(&self, cpus: &[usize]) -> Option<bool> {
         shared(&self.siblings, cpus)
     }
 
-    /// Whether all of `cpus` share their last cache.
+    /// Returns whether all of `cpus` share their last cache.
     pub(crate) fn is_one_cache(&self, cpus: &[usize]) -> Option<bool> {
         shared(&self.caches, cpus)
     }

@@ -1,8 +1,8 @@
-//! What the system says about itself. Everything here may be missing: a container may hide `/proc`
-//! or `/sys`, whole or in part. Then it is `None`, and nothing is concluded from it.
+//! The system's statements about itself. Everything here may be missing: a container may hide
+//! `/proc` or `/sys`, whole or in part. A missing fact is `None`, and nothing is concluded from it.
 //!
-//! - [`user`]: who this process is and what it may.
-//! - [`container`]: what it runs in, and so which commands change anything.
+//! - [`user`]: the identity and the permissions of this process.
+//! - [`container`]: the container that it runs in, which decides which commands change anything.
 //! - [`cgroup`]: limits of the groups above it.
 //! - [`cores`]: the processors.
 
@@ -39,7 +39,7 @@ pub(crate) struct Facts {
     pub(crate) hypervisor: Option<String>,
     pub(crate) features: Vec<&'static str>,
     pub(crate) settings: Settings,
-    /// Whether settings of the kernel can be changed from here.
+    /// True if settings of the kernel can be changed from here.
     pub(crate) sysctl_is_writable: bool,
     pub(crate) used: Used,
 }
@@ -64,7 +64,7 @@ pub(crate) struct Settings {
     pub(crate) max_map_count: Option<u64>,
 }
 
-/// What is used up already, of what is limited.
+/// The used part of resources that are limited.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Used {
     /// Descriptors of this process.
@@ -77,12 +77,12 @@ pub(crate) struct Used {
     pub(crate) maps: Option<u64>,
 }
 
-/// Where to look: `/`, or a model of it.
+/// The root to look below: `/`, or a model of it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Root<'a>(pub(crate) &'a Path);
 
 impl Root<'_> {
-    /// Where a path of the system is.
+    /// The place of a path of the system.
     pub(crate) fn at(self, path: &str) -> PathBuf {
         self.0.join(path.trim_start_matches('/'))
     }
@@ -98,7 +98,7 @@ impl Root<'_> {
         self.text(path)?.parse().ok()
     }
 
-    /// Whether there is something.
+    /// Returns whether `path` exists.
     pub(crate) fn has(self, path: &str) -> bool {
         self.at(path).symlink_metadata().is_ok()
     }
@@ -165,7 +165,7 @@ impl Used {
         let status = root.text("/proc/self/status").unwrap_or_default();
         let first = |text: Option<String>| text?.split_whitespace().next()?.parse::<u64>().ok();
         Used {
-            // The listing has one of its own open.
+            // The listing has a descriptor of its own open.
             descriptors: fs::read_dir(root.at("/proc/self/fd"))
                 .ok()
                 .map(|all| (all.count() as u64).saturating_sub(1)),

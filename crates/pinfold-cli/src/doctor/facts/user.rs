@@ -1,4 +1,4 @@
-//! Who this process is, and what it may.
+//! The identity and the permissions of this process.
 
 use super::{Root, field};
 
@@ -20,9 +20,9 @@ pub(crate) struct User {
     pub(crate) no_new_privs: Option<bool>,
     /// As of `/proc/self/status`: 0, 1 or 2.
     pub(crate) seccomp: Option<i32>,
-    /// Whether the user namespace is the machine's own.
+    /// True if the user namespace is the machine's own.
     pub(crate) initial_namespace: Option<bool>,
-    /// What a security module calls this process.
+    /// The label that a security module gives this process.
     pub(crate) label: Option<String>,
 }
 
@@ -45,7 +45,8 @@ impl User {
         }
     }
 
-    /// Whether this process can change the machine's settings: root, and not only in a namespace.
+    /// Returns whether this process can change the machine's settings: it is root, and not only in
+    /// a namespace.
     pub(crate) fn is_root(&self) -> bool {
         self.uid == 0
             && self.initial_namespace != Some(false)
@@ -58,13 +59,13 @@ impl User {
             && self.capabilities.map_or(self.uid == 0, |all| all & IPC_LOCK != 0)
     }
 
-    /// Whether it has `capability`, as far as is known.
+    /// Returns whether it has `capability`, as far as is known.
     pub(crate) fn may(&self, capability: u64) -> bool {
         self.capabilities.is_some_and(|all| all & capability != 0)
     }
 }
 
-/// Whether a map of user ids is that of a namespace which maps all of them to themselves.
+/// Returns whether a map of user ids is that of a namespace which maps all of them to themselves.
 fn is_whole(map: &str) -> bool {
     map.split_whitespace().eq(["0", "0", "4294967295"])
 }
@@ -102,7 +103,7 @@ mod tests {
         assert!(user(0, Some(!0), Some(true)).may_lock_all());
         assert!(user(7, Some(IPC_LOCK), None).may_lock_all());
         assert!(user(0, None, None).may_lock_all());
-        // As in most containers.
+        // This is so in most containers.
         assert!(!user(0, Some(0xa804_25fb), Some(true)).may_lock_all());
         assert!(!user(0, Some(!0), Some(false)).may_lock_all());
         assert!(!user(7, None, None).may_lock_all());

@@ -9,7 +9,7 @@ use crate::perf::{
     class::Class,
 };
 
-/// One line for each size and path, of the class it was measured in most.
+/// One line for each size and path, of the class that it was measured in most.
 pub(super) fn all(brief: &Brief) -> Costs {
     let withheld = busy::conditions(&brief.conditions, Some(brief.hop_ns));
     let usual = usual(&brief.rows);
@@ -55,7 +55,7 @@ pub(super) fn all(brief: &Brief) -> Costs {
     }
 }
 
-/// Of each figure the row of the class with the most samples, and the rounds of all classes.
+/// For each figure, the row of the class with the most samples, and the rounds of all classes.
 fn usual(rows: &[BriefRow]) -> BTreeMap<(usize, Route, What), (&BriefRow, usize)> {
     let mut usual: BTreeMap<_, (&BriefRow, usize)> = BTreeMap::new();
     for row in rows {

@@ -1,4 +1,4 @@
-//! Why a call was denied, as far as the answer and what is known of the system tell.
+//! The cause of a denied call, as far as the answer and the facts of the system tell it.
 
 use super::{
     super::{
@@ -10,27 +10,27 @@ use super::{
     remedy,
 };
 
-/// What is known of a call.
+/// The facts known of a call.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Call {
-    /// What a filter would have to allow.
+    /// System calls that a filter would have to allow.
     pub(super) names: &'static [&'static str],
     /// The first kernel that has all of it.
     pub(super) since: (u32, u32),
 }
 
-/// What is known of the system.
+/// The facts known of the system.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Context<'a> {
     pub(super) facts: &'a Facts,
-    /// Whether this process's calls are filtered.
+    /// True if this process's calls are filtered.
     pub(super) filtered: Option<bool>,
     pub(super) user: Option<&'a str>,
     /// Soft and hard limits by name.
     pub(super) rlimits: &'a [Rlimits],
 }
 
-/// Why something does not work, and what would help.
+/// The reason why something does not work, and its remedies.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Cause {
     pub(super) status: Status,
@@ -47,13 +47,13 @@ impl Context<'_> {
         found.map_or((None, None), |&(_, soft, hard)| (soft, hard))
     }
 
-    /// How to raise one of them.
+    /// The remedies that raise the limit `which`.
     pub(super) fn raise(&self, which: remedy::Rlimit) -> Vec<Remedy> {
         let (soft, hard) = self.rlimit(which.name);
         remedy::rlimit(self.facts, which, soft, hard, self.user)
     }
 
-    /// Whether the kernel is at least this new; `None` if that is not known.
+    /// Returns whether the kernel is at least this new; `None` if that is not known.
     fn is_kernel_since(&self, (major, minor): (u32, u32)) -> Option<bool> {
         let release = self.facts.kernel.as_ref()?;
         let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map(str::parse::<u32>);
@@ -71,7 +71,7 @@ pub(super) fn explain(denial: &Denial, call: Call, context: &Context<'_>) -> Cau
         why,
         remedies,
     };
-    // The call that was denied is to be allowed, and those that go with it.
+    // The call that was denied is to be allowed, with those that go with it.
     let failed = match denial {
         Denial::Errno { call, .. } | Denial::Killed { call, .. } => call.as_str(),
         _ => "",
@@ -163,7 +163,7 @@ pub(super) fn explain(denial: &Denial, call: Call, context: &Context<'_>) -> Cau
     }
 }
 
-/// Files may not become as long as shared memory is.
+/// The cause that files may not become as long as shared memory has to be.
 fn fsize(context: &Context<'_>, status: Status) -> Cause {
     Cause {
         status,
@@ -175,7 +175,7 @@ fn fsize(context: &Context<'_>, status: Status) -> Cause {
     }
 }
 
-/// What the system says of an error.
+/// The system's text for an error.
 pub(super) fn said(errno: i32) -> String {
     std::io::Error::from_raw_os_error(errno).to_string()
 }

@@ -1,4 +1,4 @@
-//! What each trial says, in the words of the report.
+//! The facilities of the report, one for each trial, in the report's words.
 
 use super::{
     super::{
@@ -54,13 +54,13 @@ const SEND_ZC: Call =
 
 const NUMBERS: Call = Call { names: &["openat", "pread64"], since: (4, 2) };
 
-/// What it means that the numbers are zeros.
+/// The meaning of page numbers that are zeros.
 const NOT_SHOWN: &str = "/proc/self/pagemap does not say which page is where";
 /// ...and costs.
 const NOT_KEPT: &str = "nothing else tells of all changes of memory (guards, shmat over it), so none stays \
                         registered between sends, and each holds its pages anew: 2 µs for 64 KiB, 18 for 1 MiB";
 
-/// Who may connect over it.
+/// The rules for peers that connect over it.
 const KEY_RULES: &str = "over the loopback without a key; beyond this host both sides need one key file, of 32 \
                          to 4096 bytes, which nobody but its owner can read";
 
@@ -126,7 +126,7 @@ fn made(name: &'static str, used: Use, detail: Option<String>, cause: Option<Cau
     Facility { name, status, used, detail, errno, reason, why: Some(why), remedies }
 }
 
-/// Replaces what a plain cause says by what a setting explains.
+/// Replaces the text of a plain cause by the setting that explains it.
 fn by_setting(cause: &mut Cause, why: String, remedies: Vec<Remedy>) {
     *cause = Cause { reason: Some(Reason::Sysctl), why, remedies, ..cause.clone() };
 }
@@ -152,12 +152,12 @@ fn huge(trials: &Trials, context: &Context<'_>) -> Facility {
         return made(name, Use::Arenas, None, Some(no_huge(held, context)));
     }
     let part = format!("{} of {} MiB of an arena", held.bytes_huge >> 20, held.bytes >> 20);
-    // Only `deny` matters to how arenas ask.
+    // Of all choices only `deny` matters to the way that arenas ask.
     let detail = setting.map_or(part.clone(), |set| format!("{part}; shmem_enabled is {set}"));
     made(name, Use::Arenas, Some(detail), None)
 }
 
-/// Why an arena has no huge pages.
+/// The cause that an arena has no huge pages.
 fn no_huge(held: &Huge, context: &Context<'_>) -> Cause {
     let Context { facts, .. } = context;
     let settings = &facts.settings;
@@ -171,7 +171,7 @@ fn no_huge(held: &Huge, context: &Context<'_>) -> Cause {
     };
     let file = "/sys/kernel/mm/transparent_hugepage/shmem_enabled";
     match (&held.refused, errno) {
-        // The one choice that binds who asks by MADV_COLLAPSE.
+        // `deny` is the one choice that binds also a process that asks by MADV_COLLAPSE.
         _ if settings.shmem_enabled.as_deref() == Some("deny") => cause(
             Reason::Sysctl,
             "shmem_enabled is deny",
@@ -224,7 +224,7 @@ fn io_uring(trials: &Trials, context: &Context<'_>) -> Facility {
     made("io_uring", Use::Hosts, detail, ring_cause(tried, RINGS, context))
 }
 
-/// Whether memory can be kept registered between sends.
+/// Page numbers, by which memory can be kept registered between sends.
 fn page_numbers(trials: &Trials, context: &Context<'_>) -> Facility {
     let tried = &trials.calls.page_numbers;
     let mut cause = cause_of(tried, NUMBERS, context);
@@ -241,8 +241,8 @@ fn page_numbers(trials: &Trials, context: &Context<'_>) -> Facility {
     made("page_numbers", Use::Hosts, Some(detail.into()), cause)
 }
 
-/// `detail`, and that a filter keeps endpoints from asking for rings by themselves: some filters
-/// kill who does.
+/// `detail`; if calls are filtered, it adds that endpoints do not ask for rings by themselves: some
+/// filters kill a process that does.
 fn unless_filtered(context: &Context<'_>, detail: &str) -> String {
     match context.filtered {
         Some(true) => format!(
@@ -253,7 +253,7 @@ fn unless_filtered(context: &Context<'_>, detail: &str) -> String {
     }
 }
 
-/// Why there is no io_uring, or none with what is called.
+/// The cause that there is no io_uring, or none with the operations of `call`.
 fn ring_cause<T>(tried: &Tried<T>, call: Call, context: &Context<'_>) -> Option<Cause> {
     let settings = &context.facts.settings;
     let mut cause = cause_of(tried, call, context);

@@ -1,4 +1,4 @@
-//! Which limits are near, or low to begin with.
+//! Limits that are near, or low to begin with.
 
 use super::{
     super::{
@@ -11,10 +11,10 @@ use super::{
 
 const MIB: u64 = 1 << 20;
 
-/// Bytes of locked memory: an endpoint pins half of what it may, and this much for one send.
+/// Bytes of locked memory: an endpoint pins at most half of its limit, and this much for one send.
 const LOCKED_LOW: u64 = MIB;
 
-/// More than this part of a limit is near to it.
+/// A limit is near if more than this part of it is used.
 const NEAR: f64 = 0.7;
 
 /// Everything that is limited here.
@@ -35,7 +35,7 @@ struct Found<'a> {
     limit: Option<u64>,
     hard: Option<u64>,
     unit: &'static str,
-    /// Less than this is low.
+    /// A limit below this is low.
     low: u64,
 }
 
@@ -68,7 +68,7 @@ fn process(context: &Context<'_>) -> Vec<Limit> {
         ("open_files", remedy::NOFILE, used.descriptors, "descriptors", 256),
         ("address_space", remedy::ADDRESSES, used.address_space, "bytes", 1024 * MIB),
         ("file_size", remedy::FILE_SIZE, Some(0), "bytes", 64 * MIB),
-        // Root is not counted, and others' processes cannot be told from here.
+        // Root is not counted, and the processes of other users cannot be told from here.
         ("processes", remedy::PROCESSES, None, "processes", 16),
     ];
     let mut all: Vec<Limit> = all
@@ -79,8 +79,8 @@ fn process(context: &Context<'_>) -> Vec<Limit> {
             found.judged(|| context.raise(which))
         })
         .collect();
-    // Memory that the user's other processes have pinned counts, and cannot be told from here; who
-    // may lock all memory is not counted.
+    // Memory that the user's other processes have pinned counts, and cannot be told from here; of a
+    // process that may lock all memory none is counted.
     let (limit, hard) = context.rlimit("memlock");
     let is_free = context.facts.user.may_lock_all();
     let (used, low) = if is_free { (Some(0), 0) } else { (None, LOCKED_LOW) };

@@ -1,10 +1,10 @@
-//! What follows from what was tried and what is known. Nothing here touches the system.
+//! Conclusions from the trials and the facts. Nothing here touches the system.
 //!
-//! - [`denial`]: why a call was denied; [`reach`]: the same for other processes' memory.
+//! - [`denial`]: causes of denied calls; [`reach`]: the same for other processes' memory.
 //! - [`facility`], [`limits`]: each thing that was tried, and each limit.
-//! - [`costs`]: what was measured, as far as it means anything.
-//! - [`remedy`]: which command allows more.
-//! - [`problems`]: what should be changed; the verdict rests on these.
+//! - [`costs`]: the measurements, as far as they mean anything.
+//! - [`remedy`]: the commands that allow more.
+//! - [`problems`]: the settings that should be changed; the verdict rests on these.
 
 mod costs;
 mod denial;
@@ -62,7 +62,7 @@ pub(super) fn report(trials: &Trials, facts: &Facts) -> Report {
     }
 }
 
-/// How calls are filtered: tried, or else as the system says.
+/// The filter of calls: tried, or else as the system says.
 fn seccomp_mode(tried: &Tried<i32>, facts: &Facts) -> Option<i32> {
     match tried {
         Ok(mode) => Some(*mode),
@@ -108,7 +108,7 @@ fn machine(facts: &Facts) -> Machine {
     }
 }
 
-/// The usual name of who calls itself by this one.
+/// The usual name of the hypervisor that calls itself `own`.
 fn hypervisor(own: &str) -> String {
     let usual = match own {
         "KVMKVMKVM" => "KVM",
@@ -157,7 +157,7 @@ fn processors(trials: &Trials, facts: &Facts) -> Processors {
     }
 }
 
-/// Which paths the two processes that met could take.
+/// The paths that the two processes which met could take.
 fn paths(trials: &Trials, facilities: &[Facility]) -> BTreeMap<String, PathReport> {
     let best = trials.meeting.best();
     let sides: Vec<&Side> = [&best.listener, &best.caller]
@@ -165,7 +165,7 @@ fn paths(trials: &Trials, facilities: &[Facility]) -> BTreeMap<String, PathRepor
         .filter_map(|side| side.as_ref()?.as_ref().ok()?.as_ref().ok())
         .collect();
     let met = best.works();
-    // Whatever paths there are.
+    // All paths that there are.
     let mut names: BTreeSet<&str> = Path::ALL.into_iter().map(Path::name).collect();
     names.extend(sides.iter().flat_map(|side| side.paths.iter().map(String::as_str)));
     let report = |name: &str| {

@@ -1,4 +1,4 @@
-//! What should be changed, and how bad it is.
+//! The problems: settings that should be changed, and how bad each is.
 
 use std::path::Path;
 
@@ -50,7 +50,7 @@ pub(super) fn all(
     all
 }
 
-/// Why two processes could not exchange messages.
+/// The reason why two processes could not exchange messages.
 fn fatal(
     trials: &Trials,
     facilities: &[Facility],
@@ -78,10 +78,11 @@ fn fatal(
         let why = format!("there is no place for names: {}", failure.text);
         return problem(Some(no_place(failure)), why, elsewhere(place, &failure.text));
     }
-    // Where something has run out, that is why whatever else fails.
+    // A resource that has run out explains every other failure.
     let is_out = |errno| matches!(errno, libc::EMFILE | libc::ENFILE | libc::ENOMEM | libc::EFBIG);
     let out = matches!(failure, Some(Ok(Failure { errno: Some(errno), .. })) if is_out(*errno));
-    // What Pinfold needs and cannot have; or else what it does without if not too much is missing.
+    // Facilities that Pinfold needs and cannot have; else those that it can do without as long as
+    // not too many are missing.
     let all = |is_one: fn(&Facility) -> bool| -> Vec<&Facility> {
         facilities.iter().filter(|one| !out && is_one(one)).collect()
     };
@@ -109,7 +110,7 @@ fn fatal(
         if let Some(errno) = failure.errno.filter(|_| whys.is_empty()) {
             let call = failure.call.clone().unwrap_or_default();
             let denial = Denial::Errno { call, errno };
-            // What it was applied to is in the library's own words.
+            // The library's own words name the object of the call.
             let general = Call { names: &[], since: (0, 0) };
             let cause = denial::explain(&denial, general, context);
             remedies.extend(cause.remedies);
@@ -122,18 +123,18 @@ fn fatal(
     problem(reason, why, remedies)
 }
 
-/// Whether two processes fail to meet for want of it.
+/// Returns whether two processes fail to meet for want of it.
 fn is_culprit(one: &Facility) -> bool {
     match (one.used, one.status) {
         (Use::Arenas | Use::Hosts | Use::Memory, _) => false,
-        // Pinfold does without what is denied, but not without the process that asks for it.
+        // Pinfold does without a denied facility, but not without the process that asks for it.
         (_, Status::Killed) => true,
         (used, Status::Denied) => used == Use::Required,
         _ => false,
     }
 }
 
-/// Why there is no place for names.
+/// The reason why there is no place for names.
 fn no_place(failure: &Failure) -> Reason {
     match failure.errno {
         Some(libc::EROFS) => Reason::ReadOnly,
@@ -144,7 +145,7 @@ fn no_place(failure: &Failure) -> Reason {
     }
 }
 
-/// Whether it is denied, though no single one of these is needed.
+/// Returns whether it is denied, though no single one of these is needed.
 fn is_suspect(one: &Facility) -> bool {
     one.used == Use::Safer && one.status == Status::Denied
 }
@@ -246,7 +247,7 @@ fn affinity(container: &str, online: usize) -> String {
 }
 
 fn warning(one: &Facility) -> Option<Problem> {
-    // Either of these does, and a mark on memory that is not executable anyway is but a mark.
+    // Either of these does, and a mark on memory that is not executable anyway is only a mark.
     let what = match (one.name, one.status) {
         (_, Status::Works | Status::Unknown) => return None,
         ("populate_write", _) => {
@@ -290,7 +291,7 @@ fn short(limit: &Limit) -> Option<Problem> {
     })
 }
 
-/// Little room where names are.
+/// The problem that little room is left in the directory of names.
 fn names(trials: &Trials) -> Option<Problem> {
     let names = trials.meeting.plain.names.as_ref()?;
     let place = names.directory.as_ref()?.display().to_string();

@@ -1,4 +1,4 @@
-//! Who keeps processes from each other's memory.
+//! The causes that keep processes from each other's memory.
 
 use super::{
     super::{
@@ -30,7 +30,7 @@ impl Which {
     }
 }
 
-/// Why `which` is denied; `None` if it is not.
+/// The cause that `which` is denied; `None` if it is not.
 pub(super) fn cause(
     reach: &Reach,
     which: Which,
@@ -155,7 +155,7 @@ mod tests {
         let no = denied(libc::EPERM);
         let mut facts = Facts::default();
         facts.user.uid = 1000;
-        // Scope 1: its own children, and those that are willing.
+        // Scope 1: the process's own children, and processes that are willing.
         let relational = found(&no, [&OK, &OK, &OK, &no], &facts);
         assert_eq!(relational.reason, Some(Reason::Yama));
         assert_eq!(relational.errno.as_deref(), Some("EPERM"));
@@ -172,7 +172,7 @@ mod tests {
         let nobody = found(&no, [&OK, &no, &no, &no], &facts);
         assert_eq!(nobody.reason, Some(Reason::Yama));
         assert!(nobody.remedies[0].run.is_none());
-        // Off: it is somebody else.
+        // Yama is off: another mechanism denies it.
         facts.settings.ptrace_scope = Some(0);
         let module = found(&no, [&OK, &no, &no, &no], &facts);
         assert_eq!(module.reason, Some(Reason::Lsm));

@@ -1,4 +1,5 @@
-//! Which command allows more: it depends on who asks, and on what this process runs in.
+//! Commands that allow more: they depend on the user, and on the container that this process runs
+//! in.
 
 use super::super::{
     facts::{Facts, cgroup::Group, container::Container},
@@ -10,12 +11,12 @@ pub(super) fn run(command: impl Into<String>) -> Remedy {
     Remedy { run: Some(command.into()), note: None }
 }
 
-/// Something to know or to do that is no command.
+/// A note: something to know or to do that is no command.
 pub(super) fn note(text: impl Into<String>) -> Remedy {
     Remedy { run: None, note: Some(text.into()) }
 }
 
-/// A command, and what there is to know about it.
+/// A command, and a note on it.
 pub(super) fn run_with(command: impl Into<String>, text: impl Into<String>) -> Remedy {
     Remedy { run: Some(command.into()), note: Some(text.into()) }
 }
@@ -44,7 +45,7 @@ pub(super) const LOCKED: Rlimit =
 pub(super) const PROCESSES: Rlimit =
     Rlimit { flag: "u", name: "nproc", unit: "LimitNPROC", enough: Some(4096) };
 
-/// Which way a command goes into the machine.
+/// The prefix of a command that needs root.
 fn sudo(facts: &Facts) -> &'static str {
     if facts.user.is_root() { "" } else { "sudo " }
 }
@@ -70,7 +71,7 @@ pub(super) fn tell_kernel(facts: &Facts, file: &str, word: &str) -> Vec<Remedy> 
     vec![Remedy { run: Some(format!("echo {word} | {command}")), note: remedy.note }]
 }
 
-/// Has these calls let through.
+/// Lets these calls through.
 pub(super) fn seccomp(facts: &Facts, calls: &[&str]) -> Vec<Remedy> {
     let list = if calls.is_empty() { "every call".to_owned() } else { calls.join(" ") };
     let reaches = !calls.is_empty() && calls.iter().all(|call| call.starts_with("process_vm_"));
@@ -142,7 +143,7 @@ pub(super) fn rlimit(
     let word = |value: Option<u64>| value.map_or("unlimited".to_owned(), |value| value.to_string());
     let Rlimit { flag, name: which_name, unit, enough } = which;
     let mut all = Vec::new();
-    // As much as may be had at once.
+    // As much as can be had at once.
     let within = match (enough, hard) {
         (Some(enough), Some(hard)) => Some(enough.min(hard)),
         (enough, hard) => enough.or(hard),
@@ -201,11 +202,11 @@ fn systemd(value: Option<u64>) -> String {
     value.map_or("infinity".into(), |value| value.to_string())
 }
 
-/// What a control group limits.
+/// The resource that a control group limits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Of {
     Memory,
-    /// Where processes are slowed down.
+    /// The number of bytes from which on processes are slowed down.
     MemoryHigh,
     Processes,
     Cpus,

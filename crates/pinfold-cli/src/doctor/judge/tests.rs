@@ -78,7 +78,7 @@ fn errno<T>(call: &str, errno: i32) -> Tried<T> {
     Err(Denial::Errno { call: call.into(), errno })
 }
 
-/// What people read has everything that is to be changed, in lines that fit.
+/// The text for people names everything that is to be changed, in lines that fit.
 fn shown(report: &Report) -> String {
     let text = text::render(report, false, None);
     assert!(!text.contains('\x1b'));
@@ -95,7 +95,7 @@ fn shown(report: &Report) -> String {
     text
 }
 
-/// On a terminal all of it is there, in lines that fit, but for commands.
+/// On a terminal the whole report is there, in lines that fit, but for commands.
 fn fits(report: &Report, text: &str, width: usize) {
     let folded = text::render(report, false, Some(width));
     let is_command = |line: &str| {

@@ -29,7 +29,7 @@ use super::{
     sockets::{connection, descriptors, peer_credentials, peer_pidfd, tcp, unix_sockets},
 };
 
-/// Bytes of memory that is shared for a trial.
+/// Bytes of shared memory for a trial.
 const BYTES: usize = 1 << 20;
 
 /// A page as large as the kernel makes them of shared memory, on x86-64.
@@ -48,7 +48,7 @@ const SENT_BYTES: usize = 8 << 10;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Huge {
     pub(crate) bytes: u64,
-    /// Of these in huge pages.
+    /// Bytes of these in huge pages.
     pub(crate) bytes_huge: u64,
     /// The kernel's answer about a single one where there are none.
     pub(crate) refused: Option<Denial>,
@@ -65,7 +65,7 @@ pub(crate) struct Faults {
     pub(crate) moves: bool,
 }
 
-/// What came of it.
+/// The results of the calls.
 pub(crate) struct Calls {
     pub(crate) memfd: Tried<()>,
     pub(crate) memfd_seals: Tried<()>,
@@ -84,7 +84,7 @@ pub(crate) struct Calls {
     pub(crate) descriptors: Tried<()>,
     pub(crate) events: Tried<()>,
     pub(crate) userfaultfd: Tried<Faults>,
-    /// Whether it is shown which page is where.
+    /// Succeeds if the kernel shows page numbers.
     pub(crate) page_numbers: Tried<()>,
     /// Features.
     pub(crate) io_uring: Tried<u32>,
@@ -100,10 +100,10 @@ impl Calls {
         let memfd = attempt("memfd_create", || empty().map(drop))
             .and_then(|()| attempt("ftruncate", || file(BYTES).map(drop)));
         let memfd_seals = after(&memfd, seals);
-        // What takes shared memory says nothing where there is none.
+        // Mappings of shared memory cannot be tried where there is none.
         let mapping = after(&memfd, || attempt(MMAP, mapped));
         let (unix_sockets, tcp) = (unix_sockets(), tcp());
-        // A ring keeps its memory from children, and so do pages that are moved.
+        // A ring keeps its memory from children, as do pages that are moved.
         let kept = after(&mapping, || attempt("madvise", kept_from_children));
         let io_uring = after(&kept, rings);
         Calls {
@@ -126,7 +126,7 @@ impl Calls {
             userfaultfd: after(&kept, || attempt("userfaultfd", userfaultfd)),
             page_numbers: attempt("open", || Frames::open().map(drop).map_err(Denial::of("open"))),
             msg_zerocopy: after(&tcp, msg_zerocopy),
-            // Without a ring, why there is none is why nothing is sent by one.
+            // Without a ring, its error is also the error of sending by one.
             send_zc: io_uring
                 .as_ref()
                 .map_err(Denial::clone)
@@ -141,14 +141,14 @@ impl Calls {
     }
 }
 
-/// What is called where a file is mapped: a filter may do without advice, but not kill for it.
+/// The calls by which a file is mapped: a filter may do without advice, but not kill for it.
 const MMAP: &str = "mmap or madvise";
 
-/// Tries something that takes something else.
+/// Tries something that depends on another trial.
 fn after<T>(first: &Tried<()>, then: impl FnOnce() -> Tried<T>) -> Tried<T> {
     match first {
         Ok(()) => then(),
-        // Why everything fails is not for everything to say, unless it is want of descriptors.
+        // A common cause is not repeated for every facility, unless it is a lack of descriptors.
         Err(Denial::Errno { call, .. } | Denial::Killed { call, .. })
             if call != FORK && call != PIPE && !call.is_empty() =>
         {
@@ -158,7 +158,7 @@ fn after<T>(first: &Tried<()>, then: impl FnOnce() -> Tried<T>) -> Tried<T> {
     }
 }
 
-/// Tries something that takes two others.
+/// Tries something that depends on two other trials.
 fn both<T>(one: &Tried<()>, two: &Tried<()>, then: impl FnOnce() -> Tried<T>) -> Tried<T> {
     after(one, || after(two, then))
 }
@@ -189,7 +189,7 @@ fn map(file: &OwnedFd, len: usize) -> Tried<SharedMapping> {
     SharedMapping::map(file.as_fd(), len).map_err(Denial::of("mmap"))
 }
 
-/// As lanes are mapped, and as arenas are.
+/// Maps a file as lanes are mapped, and as arenas are.
 fn mapped() -> Tried<()> {
     let file = file(BYTES)?;
     map(&file, BYTES)?;
@@ -206,7 +206,7 @@ fn seals() -> Tried<()> {
         }
         memfd::create_sealed("pinfold-doctor", BYTES).map(drop).map_err(Denial::of("fcntl"))
     })?;
-    // As a peer looks at what it is given.
+    // The check is the one that a peer makes of a file that it is given.
     attempt("fstatfs", || {
         let file = memfd::create_sealed("pinfold-doctor", BYTES).map_err(Denial::of("fcntl"))?;
         match memfd::check_sealed(file.as_fd(), BYTES) {
@@ -217,13 +217,13 @@ fn seals() -> Tried<()> {
     })
 }
 
-/// As an arena's file is sealed before a peer gets it.
+/// Seals a file as an arena's file is sealed before a peer gets it.
 fn future_write() -> Tried<()> {
     let file = memfd::create_fixed("pinfold-doctor", BYTES).map_err(Denial::of("fcntl"))?;
     let before = map(&file, BYTES)?;
     memfd::seal(file.as_fd(), true).map_err(Denial::of("fcntl"))?;
     if !memfd::refuses_writers(file.as_fd()) {
-        // The seal does without it where the kernel does not know it.
+        // The library does without the seal where the kernel does not know it.
         return Err(Denial::of("fcntl")(Errno::INVAL));
     }
     if map(&file, BYTES).is_ok() {
@@ -370,7 +370,7 @@ fn send_zc() -> Tried<()> {
     if got.iter().all(|&byte| byte == 7) { Ok(()) } else { wrong("what was sent arrived changed") }
 }
 
-/// `call` without what it was called for.
+/// The denial of `call`, named without its purpose.
 fn denied(call: &str, errno: Errno) -> Denial {
     let call = call.split([' ', '(']).next().unwrap_or(call).to_owned();
     Denial::Errno { call, errno: errno.raw_os_error() }

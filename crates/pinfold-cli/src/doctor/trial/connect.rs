@@ -1,5 +1,5 @@
 //! Two processes that meet as two programs would: one listens, one connects, and messages go to and
-//! fro. Whether Pinfold works here is whether this does.
+//! fro. Pinfold works here if this does.
 
 use std::{env, os::fd::OwnedFd, path::PathBuf, time::Duration};
 
@@ -12,19 +12,19 @@ use serde::{Deserialize, Serialize};
 
 use super::super::child::{self, Denial, Tried, attempt};
 
-/// How long either side waits for the other.
+/// Time that either side waits for the other.
 const PATIENCE: Duration = Duration::from_secs(20);
-/// How long the listener has to say why, after the caller has failed.
+/// Time that the listener has to report its error, after the caller has failed.
 const AFTERWARDS: Duration = Duration::from_millis(500);
 /// Bytes of messages for which every path is the best.
 const LENGTHS: [usize; 4] = [0, 8, 4096, 1 << 20];
 const TAG: u64 = 7;
 
-/// What the library said of a failure.
+/// The library's report of a failure.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Failure {
     pub(crate) text: String,
-    /// Where it was a system call that failed.
+    /// The error number, if a system call failed.
     pub(crate) errno: Option<i32>,
     pub(crate) call: Option<String>,
 }
@@ -41,7 +41,7 @@ impl Failure {
     }
 }
 
-/// What one side saw.
+/// The result of one side.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Side {
     /// Names of the paths it could take.
@@ -61,7 +61,7 @@ impl Side {
     }
 }
 
-/// Where the socket files are.
+/// The directory of the socket files.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Names {
     /// `None` if the directory was not found again.
@@ -71,7 +71,7 @@ pub(crate) struct Names {
     pub(crate) free_files: Option<u64>,
 }
 
-/// One attempt: what either side came to, and where the names are.
+/// One attempt: the results of both sides, and the directory of names.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Attempt {
     pub(crate) listener: Option<Tried<Result<Side, Failure>>>,
@@ -79,21 +79,21 @@ pub(crate) struct Attempt {
     pub(crate) names: Option<Names>,
 }
 
-/// How it went.
+/// The attempts, and their results.
 pub(crate) struct ConnectTrial {
     /// As things are.
     pub(crate) plain: Attempt,
-    /// If that failed for want of a directory: another one, and how it went with that.
+    /// A second attempt with another directory, if the first failed for want of one.
     pub(crate) elsewhere: Option<(PathBuf, Attempt)>,
 }
 
 impl Attempt {
-    /// Whether all messages went to and fro.
+    /// Returns whether all messages went to and fro.
     pub(crate) fn works(&self) -> bool {
         [&self.listener, &self.caller].into_iter().all(|side| matches!(side, Some(Ok(Ok(_)))))
     }
 
-    /// What went wrong first, as far as that is known.
+    /// The first failure, as far as it is known.
     pub(crate) fn failure(&self) -> Option<Result<&Failure, &Denial>> {
         let sides = [&self.listener, &self.caller].into_iter().flatten();
         let all: Vec<_> = sides
@@ -112,7 +112,7 @@ impl Attempt {
 }
 
 impl ConnectTrial {
-    /// Whether it works, with some help if need be.
+    /// Returns whether it works, with some help if need be.
     pub(crate) fn works(&self) -> bool {
         self.plain.works() || self.elsewhere.as_ref().is_some_and(|(_, there)| there.works())
     }
@@ -147,7 +147,7 @@ pub(crate) fn hold() -> ConnectTrial {
     ConnectTrial { plain, elsewhere }
 }
 
-/// Where a directory for names could be, best first.
+/// Places for a directory of names, best first.
 fn places() -> Vec<PathBuf> {
     let uid = pinfold_sys::user::uid();
     let set = |name| env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
@@ -196,7 +196,7 @@ fn meet(place: Option<&PathBuf>) -> Attempt {
         let listener = Some(listener.finish(PATIENCE));
         return Attempt { listener, ..Attempt::default() };
     };
-    // Not what the two do, so not by them.
+    // The two processes do not call `statfs` themselves, so a child of its own does.
     let free = directory.as_ref().map(|place| attempt("statfs", || free_in(place)));
     let (free_bytes, free_files) = free.and_then(Result::ok).unwrap_or_default();
     let names = Names { directory, free_bytes, free_files };
@@ -213,7 +213,7 @@ fn meet(place: Option<&PathBuf>) -> Attempt {
 fn listen(address: &str, is_ready: OwnedFd) -> pinfold::Result<Side> {
     let endpoint = Endpoint::builder().label("pinfold doctor").listen(address).build()?;
     let word = serde_json::to_vec(&find_names(address)).unwrap_or_default();
-    // Should the other side be gone, nobody will call.
+    // If the other side is gone, no caller will come.
     let _ = rustix::io::write(&is_ready, &word);
     drop(is_ready);
     let peer = endpoint.accept_timeout(PATIENCE)?;
@@ -251,7 +251,8 @@ fn check(message: &[u8], len: usize) -> pinfold::Result<()> {
     Err(pinfold::Error::Os { call: "recv", on: "a message".into(), source })
 }
 
-/// Where the library put the name that this process listens at: looked for where names may be.
+/// The place where the library put the name that this process listens at: looked for in all
+/// directories that names may be in.
 fn find_names(address: &str) -> Option<PathBuf> {
     let name = address.strip_prefix("local:").unwrap_or(address);
     let uid = pinfold_sys::user::uid();
@@ -268,7 +269,7 @@ fn find_names(address: &str) -> Option<PathBuf> {
     Some(std::path::absolute(&directory).unwrap_or(directory))
 }
 
-/// Bytes and files that there is room for; files only where the file system has a fixed number of
+/// Bytes and files that there is room for; files only if the file system has a fixed number of
 /// them.
 fn free_in(place: &PathBuf) -> Tried<(Option<u64>, Option<u64>)> {
     let space = statvfs(place).map_err(Denial::of("statfs"))?;

@@ -1,4 +1,4 @@
-//! How long messages take: measured by the machinery of `pinfold perf`, between two children.
+//! The costs of messages: measured by the machinery of `pinfold perf`, between two children.
 
 use std::time::Duration;
 
@@ -6,11 +6,11 @@ use super::super::child::{self, Denial, Tried};
 use super::connect::ConnectTrial;
 use crate::perf::brief::{self, Brief};
 
-/// How long the measurement takes.
+/// Time of the measurement.
 const TIME: Duration = Duration::from_millis(2700);
 /// Messages that are measured, bytes.
 pub(crate) const SIZES: [usize; 5] = [8, 1 << 10, 4 << 10, 64 << 10, 1 << 20];
-/// What a machine may take that is very busy, or stops its processes now and then.
+/// Time allowed on a machine that is very busy, or stops its processes now and then.
 const PATIENCE: Duration = Duration::from_secs(90);
 
 /// Measures.
@@ -19,7 +19,8 @@ pub(crate) fn measure(meeting: &ConnectTrial) -> Tried<Brief> {
     let (here, there) = brief::ends().map_err(Denial::Untried)?;
     let mut here = Some(here);
     let second = child::start("", || {
-        // Its copy; or it would not notice the end of the other process.
+        // The copy of the other end is closed; else this process would not notice the other one's
+        // death.
         drop(here.take());
         child::look_for_names_in(place);
         brief::second(there).map_err(Denial::Untried)
@@ -31,7 +32,7 @@ pub(crate) fn measure(meeting: &ConnectTrial) -> Tried<Brief> {
     })?;
     drop(here);
     let found = first.finish(PATIENCE);
-    // It ends with the first; what it has to say, that one has said.
+    // The second process ends with the first, which has reported for both.
     drop(second);
     found
 }

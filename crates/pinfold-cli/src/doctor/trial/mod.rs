@@ -1,9 +1,9 @@
-//! What is found out by doing it. Nothing here reads a setting or draws a conclusion.
+//! Trials: facts that are found by doing. Nothing here reads a setting or draws a conclusion.
 //!
 //! - [`calls`]: single facilities of the kernel; [`sockets`]: those of them that are sockets.
 //! - [`reach`]: other processes' memory.
 //! - [`connect`]: two processes that connect and exchange messages through the library.
-//! - [`costs`]: how long that takes.
+//! - [`costs`]: the time that this takes.
 
 pub(crate) mod calls;
 pub(crate) mod connect;
@@ -22,11 +22,11 @@ pub(crate) type Rlimits = (&'static str, Option<u64>, Option<u64>);
 
 /// Everything that was tried.
 pub(crate) struct Trials {
-    /// Whether there can be another process at all. Everything else takes one.
+    /// Succeeds if there can be another process at all. Everything else takes one.
     pub(crate) process: Tried<()>,
-    /// How this process's calls are filtered.
+    /// The filter of this process's calls.
     pub(crate) seccomp_mode: Tried<i32>,
-    /// Whether others of this user may look into this process.
+    /// True if other processes of this user may look into this process.
     pub(crate) dumpable: Tried<bool>,
     /// The processors this process may run on.
     pub(crate) cpus: Tried<Vec<usize>>,
@@ -41,7 +41,7 @@ pub(crate) struct Trials {
 
 /// Tries everything, and measures as well if asked to.
 pub(crate) fn all(measure: bool) -> Trials {
-    // Those that a filter kills need not leave their memory on the disk.
+    // Processes that a filter kills need not leave core dumps.
     let none = Rlimit { current: Some(0), maximum: Some(0) };
     let _ = setrlimit(Resource::Core, none);
     let meeting = connect::hold();
@@ -67,7 +67,7 @@ pub(crate) fn all(measure: bool) -> Trials {
 
 /// Every limit that matters here.
 ///
-/// In this very process: its C library has asked for some before it began.
+/// The limits are read in this very process: its C library asked for some before it began.
 fn rlimits() -> Tried<Vec<Rlimits>> {
     let all = [
         ("nofile", libc::RLIMIT_NOFILE),

@@ -1,11 +1,11 @@
-//! Other processes' memory: `process_vm_readv` and `process_vm_writev`, between processes that are
-//! to each other what two programs of one user are: neither is the other's ancestor.
+//! Other processes' memory: `process_vm_readv` and `process_vm_writev`, between two processes
+//! related as two programs of one user are: neither is the other's ancestor.
 //!
 //! If that is denied, other pairs are tried: a process and itself, one that has allowed it, a child
-//! of the one that tries. Which of them work tells who denies it.
+//! of the one that tries. The pairs that work tell which mechanism denies it.
 
 #![allow(unsafe_code)]
-// Invariant: what is written in this process, if anything is, is the eight bytes of `HERE`.
+// Invariant: writes into this process, if any, go to the eight bytes of `HERE`.
 
 use std::{
     os::fd::OwnedFd,
@@ -23,7 +23,7 @@ use serde::{Deserialize, Serialize};
 
 use super::super::child::{self, Child, Denial, Tried, attempt};
 
-/// How long the target waits to be looked at.
+/// Time that the target waits to be looked at.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Both calls, tried on one process.
@@ -33,11 +33,11 @@ pub(crate) struct Both {
     pub(crate) write: Tried<()>,
 }
 
-/// Who may reach whom.
+/// The processes that may reach each other's memory.
 pub(crate) struct Reach {
-    /// An unrelated process of the same user: what Pinfold needs.
+    /// An unrelated process of the same user: the case that Pinfold needs.
     pub(crate) sibling: Both,
-    /// What is tried only if the kernel denied that.
+    /// Further pairs, tried only if the kernel denied that.
     pub(crate) others: Option<Others>,
 }
 
@@ -54,10 +54,10 @@ pub(crate) struct Others {
 }
 
 impl Reach {
-    /// Tries what there is to try.
+    /// Tries all that there is to try.
     pub(crate) fn out() -> Reach {
         let sibling = sibling(|| {}, Asked { read: true, write: true });
-        // Only where the kernel itself said no there is more to find out.
+        // More can be found out only if the kernel itself said no.
         let said_no = |tried: &Tried<()>| {
             let errno = tried.as_ref().err().and_then(Denial::errno);
             matches!(errno, Some(libc::EPERM | libc::EACCES))
@@ -84,7 +84,7 @@ impl Reach {
     }
 }
 
-/// Which of the calls to try.
+/// The calls to try.
 #[derive(Clone, Copy)]
 struct Asked {
     read: bool,
@@ -101,7 +101,7 @@ impl Asked {
     }
 }
 
-/// Whether this process may be looked into by others of its user.
+/// Returns whether other processes of its user may look into this process.
 pub(crate) fn is_dumpable() -> Tried<bool> {
     let behavior = dumpable_behavior().map_err(Denial::of("prctl"))?;
     Ok(behavior == DumpableBehavior::Dumpable)
@@ -111,9 +111,9 @@ fn neither(why: Denial) -> Both {
     Both { read: Err(why.clone()), write: Err(why) }
 }
 
-/// What the target has at [`HERE`] and nobody else has.
+/// The value that the target has at [`HERE`] and no other process has.
 const SECRET: u64 = 0x7069_6e66_6f6c_6421;
-/// What is written there.
+/// The value that is written there.
 const WRITTEN: u64 = 0x2164_6c6f_666e_6970;
 
 /// At the same address in every copy of this process, each with contents of its own.
@@ -205,7 +205,7 @@ impl Target {
             prepare();
             HERE.store(SECRET, Ordering::SeqCst);
             rustix::io::write(&is_ready, b"x").map_err(Denial::of("write"))?;
-            // It has the other end, too, and so would not notice the end of who holds that.
+            // It holds the other end, too, and so would not notice that the other holder has ended.
             let patience = Timespec { tv_sec: PATIENCE.as_secs() as i64, tv_nsec: 0 };
             poll(&mut [PollFd::new(&gone, PollFlags::IN)], Some(&patience))
                 .map_err(Denial::of("poll"))?;
@@ -221,7 +221,7 @@ impl Target {
         }
     }
 
-    /// What is there in the end.
+    /// The value that is there in the end.
     fn end(self) -> Tried<u64> {
         rustix::io::write(&self.go, b"x").map_err(Denial::of("write"))?;
         self.child.finish(PATIENCE)

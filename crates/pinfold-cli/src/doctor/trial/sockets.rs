@@ -20,7 +20,8 @@ use super::{
     calls::wrong,
 };
 
-/// Closed when the process ends that tries: what else the library does then is tried by itself.
+/// Closed at the end of the process that tries: the calls that its drop makes are tried by
+/// themselves.
 type Kept = ManuallyDrop<Socket>;
 
 pub(super) fn peer_pidfd() -> Tried<()> {
@@ -31,7 +32,7 @@ pub(super) fn peer_pidfd() -> Tried<()> {
 
 pub(super) fn unix_sockets() -> Tried<()> {
     attempt("socket", || bare(AddressFamily::UNIX, SocketType::SEQPACKET).map(drop))?;
-    // It is asked which socket it is, so that children do not keep it.
+    // The library asks the kernel which socket it is, so that children do not keep it.
     attempt("getsockopt", || unix("getsockopt").map(drop))?;
     (1..=STEPS.len())
         .try_for_each(|steps| attempt(STEPS[steps - 1], || meeting(steps).map(drop)))?;
@@ -50,8 +51,8 @@ pub(super) fn unix_sockets() -> Tried<()> {
 /// The steps of a [`meeting`].
 const STEPS: [&str; 4] = ["bind", "listen", "connect", "accept4"];
 
-/// The first `steps` of a meeting, with both ends of it after all of them. The name is none of the
-/// file system: what that allows is another question.
+/// The first `steps` of a meeting, with both ends of it after all of them. The name is not in the
+/// file system, which is tried elsewhere.
 fn meeting(steps: usize) -> Tried<Option<(Kept, Kept)>> {
     let name = format!("pinfold-doctor-{}", std::process::id());
     let name = net::SocketAddrUnix::new_abstract_name(name.as_bytes());
@@ -121,7 +122,7 @@ fn address(listener: &OwnedFd) -> Tried<net::SocketAddrAny> {
     net::getsockname(listener).map_err(Denial::of("getsockname"))
 }
 
-/// What listens, and what has connected to it.
+/// A listening socket, and a socket connected to it.
 fn connected() -> Tried<(OwnedFd, OwnedFd)> {
     let (listener, one) = (listening()?, inet()?);
     net::connect(&one, &address(&listener)?).map_err(Denial::of("connect"))?;
@@ -155,7 +156,7 @@ pub(super) fn peer_credentials() -> Tried<()> {
 pub(super) fn descriptors() -> Tried<()> {
     let (one, two) = pair()?;
     seqpacket::send(&*one, b"x", &[one.as_fd()]).map_err(Denial::of("sendmsg"))?;
-    // The library would not have this one.
+    // The library would not take this one.
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut control = RecvAncillaryBuffer::new(&mut space);
     let (mut bytes, flags) = ([0; 8], RecvFlags::CMSG_CLOEXEC);

@@ -22,7 +22,7 @@ struct Channels {
     into: Receiver<Vec<u8>>,
     stage_watch: sync::Watch,
     sent: u64,
-    /// Which message, and which byte of it.
+    /// The number of the message, and of the byte in it.
     flip: Option<(u64, usize)>,
 }
 
@@ -63,7 +63,8 @@ impl Subject for Channels {
 
 type Flip = Option<(u64, usize)>;
 
-/// Runs `spec` with the first side's messages spoilt as said. What each side says of it.
+/// Runs `spec` with the first side's messages spoilt as `flip` says. Returns the results of both
+/// sides.
 fn both_sides(spec: &Spec, flip: Flip) -> (Result<Outcome>, Result<Outcome>) {
     both_sides_until(u64::MAX, spec, flip)
 }

@@ -15,7 +15,7 @@ use crate::perf::{
     units,
 };
 
-/// Seconds that everything takes, unless told otherwise.
+/// Seconds of the whole run, unless told otherwise.
 const SECONDS: f64 = 540.0;
 
 /// The longest block.
@@ -121,7 +121,7 @@ Exit status:
   1  the measurement failed: a wrong copy, no memory, output that cannot be written
   2  the command line makes no sense";
 
-/// Where the results go.
+/// The outputs that the results go to.
 #[derive(Clone, Debug)]
 pub(super) struct Output {
     pub(super) json: bool,
@@ -130,12 +130,12 @@ pub(super) struct Output {
 }
 
 impl CopyArgs {
-    /// Whether the ring is to be measured.
+    /// Returns whether the ring is to be measured.
     pub(super) fn is_ring(&self) -> bool {
         self.ring
     }
 
-    /// What is to be measured.
+    /// The measurements to make.
     ///
     /// # Errors
     /// [`Fail::Usage`] if blocks are too long.
@@ -165,10 +165,10 @@ impl CopyArgs {
         })
     }
 
-    /// How long everything takes.
+    /// Time of the whole run.
     ///
     /// # Errors
-    /// [`Fail::Usage`] if that is no time, or more than `--quick` promises.
+    /// [`Fail::Usage`] if the time is zero, or more than `--quick` promises.
     pub(super) fn pace(&self) -> Result<Pace> {
         let usual = match (self.quick, self.ring) {
             (true, true) => 3,
@@ -189,13 +189,13 @@ impl CopyArgs {
         self.bounds.cores()
     }
 
-    /// Where the results go.
+    /// The outputs that the results go to.
     pub(super) fn output(&self) -> Output {
         Output { json: self.json, all: self.all, html: self.html.clone() }
     }
 }
 
-/// Each once, in the order of their kind.
+/// Each variant once, in the order of their kind.
 fn or_all<T: Copy + PartialEq + ValueEnum>(some: &[T], all: &[T]) -> Vec<T> {
     if some.is_empty() {
         return all.to_vec();

@@ -19,14 +19,14 @@ use crate::perf::{
     units, verify,
 };
 
-/// Who copies.
+/// The code that copies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Contestant {
-    /// The C library's `memcpy`, called as anybody would.
+    /// The C library's `memcpy`, called as any program would.
     Libc,
-    /// What the plan says, each time it is asked.
+    /// The plan's choice, asked for each time.
     Plan,
-    /// What a site has learnt that began with the plan's choice.
+    /// The choice of a site that has learnt, beginning with the plan's.
     Learnt,
     /// One algorithm of the matrix.
     Matrix(Algorithm),
@@ -44,7 +44,8 @@ impl fmt::Display for Contestant {
 }
 
 impl Contestant {
-    /// Everybody that this processor can have, libc first, then the plan, and what is learnt.
+    /// All contestants that this processor can have: libc first, then the plan, and the learning
+    /// site.
     pub(super) fn all() -> Vec<Contestant> {
         let matrix = Algorithm::all().filter(|it| *it != Algorithm::LIBC && it.is_supported());
         [Contestant::Libc, Contestant::Plan, Contestant::Learnt]
@@ -58,18 +59,18 @@ impl Contestant {
 /// tell. Source and destination both fit into the nearest cache of any processor.
 const TOGETHER: usize = 8 << 10;
 
-/// And so many blocks at most.
+/// The most blocks that are measured together.
 const BLOCKS_MAX: usize = 64;
 
-/// Each turn copies about so many bytes, again and again where that is not one batch.
+/// Bytes that each turn copies, about: again and again where one batch has fewer.
 const TURN_BYTES: usize = 64 << 10;
 
-/// But does no more batches than that; and where each is handed to another core, which may be a long
-/// wait on a busy machine, than that.
+/// The most batches of a turn; and the most if each is handed to another core, which may be a long
+/// wait on a busy machine.
 const PASSES_MAX: usize = 16;
 const PASSES_MAX_THERE: usize = 4;
 
-/// What memory there is beside the longest block: to place blocks, and between short ones, bytes.
+/// Memory beside the longest block: to place blocks, and between short ones, bytes.
 const SLACK: usize = 64 << 10;
 
 /// Measures this machine, in the thread that made it.
@@ -81,9 +82,9 @@ pub(super) struct Bench {
     /// Ticks that two looks at the clock take, with nothing between them.
     idle_ticks: u64,
     pairs: Vec<(*const u8, *mut u8)>,
-    /// Contents of the next batch: other than those of the last.
+    /// The seed of the next batch's contents, other than those of the last.
     seed: u64,
-    /// How often all was moved to other pages.
+    /// The number of times that all blocks were moved to other pages.
     round: usize,
     /// A site for each cell, which has heard of its copies alone.
     sites: HashMap<Cell, Site>,
@@ -131,7 +132,7 @@ impl Bench {
         Ok(bench)
     }
 
-    /// Has the turns from now on be taken with other memory.
+    /// Lets the turns from now on be taken with other memory.
     pub(super) fn move_on(&mut self) {
         self.round += 1;
     }
@@ -146,13 +147,13 @@ impl Bench {
         self.blocks(cell).map(|blocks| blocks.first.addr())
     }
 
-    /// Where the blocks of `cell` are: sources and destinations.
+    /// The places of the blocks of `cell`: sources and destinations.
     fn blocks(&mut self, cell: &Cell) -> [Blocks; 2] {
         let len = cell.size;
         let count = (TOGETHER / len).clamp(1, BLOCKS_MAX);
         // The largest power of two of that.
         let count = 1 << count.ilog2();
-        // Far from another by any measure; at odd places of their lines; or just ahead.
+        // Far from the other by any measure; at odd places of their lines; or just ahead.
         let [from, to] = match cell.placement {
             Place::Aligned => [0, 2048],
             Place::Misaligned => [5, 2048 + 24],
@@ -162,8 +163,8 @@ impl Bench {
             .map(|(memory, offset)| Blocks::within(memory, offset, len, count, self.round))
     }
 
-    /// Has the site of `cell` hear of copies until it has tried what it chooses among, and says how many copies were
-    /// checked. Copies below [`copy::LEARNT_MIN`] teach it nothing.
+    /// Lets the site of `cell` hear of copies until it has tried all its choices, and returns how
+    /// many copies were checked. Copies below [`copy::LEARNT_MIN`] teach it nothing.
     ///
     /// # Errors
     /// As [`turn`](Bench::turn).
@@ -178,8 +179,8 @@ impl Bench {
         Ok(verified)
     }
 
-    /// The turn of `who`: nanoseconds a block, the reading after it included, and how many copies were
-    /// checked byte by byte. The plan is told that the cores are so far `apart`.
+    /// The turn of `who`: nanoseconds a block, including the reading after it, and how many copies
+    /// were checked byte by byte. The plan is told that the cores are so far `apart`.
     ///
     /// # Errors
     /// [`Fail::Wrong`]; [`Fail::Said`] if the cell needs a second core that is not there.
@@ -213,8 +214,8 @@ impl Bench {
                 .and_then(|site| site.next(cell.size, || copy::plan().candidates(&block)));
             let (copy_all, algorithm) =
                 choice.map_or(planned, |choice| (by_algorithm as CopyAll, choice.algorithm));
-            // Where blocks are is what a cell is about; where the code is that copies them is not. So it is
-            // near, as that of a program which copies often.
+            // A cell is about the places of blocks, not about that of the code that copies them. So
+            // the code is near, as in a program that copies often.
             if from.len * from.count <= TURN_BYTES {
                 // SAFETY: the pairs lie in memory of this bench, in different parts.
                 unsafe { copy_all(algorithm, &self.pairs, cell.size) };
@@ -251,7 +252,7 @@ impl Bench {
         Ok((ns.max(0.01), verified))
     }
 
-    /// Copies the pairs of `cell`, and reads what was copied, if that is to be read here.
+    /// Copies the pairs of `cell`, and reads the copies if they are to be read here.
     #[inline]
     fn copy_and_read(&self, cell: &Cell, (copy_all, algorithm): (CopyAll, Algorithm), to: Blocks) {
         // SAFETY: the pairs lie in memory of this bench, in different parts.
@@ -262,7 +263,7 @@ impl Bench {
         }
     }
 
-    /// Brings both sides to where `cell` wants them, with other contents than before.
+    /// Brings both sides to the state of `cell`, with other contents than before.
     fn prepare(&mut self, cell: &Cell, [from, to]: [Blocks; 2]) {
         match cell.destination {
             // SAFETY: the blocks lie in memory of this bench, which nothing writes to meanwhile.
@@ -283,7 +284,7 @@ impl Bench {
         }
         self.seed += 1;
         for (at, block) in from.each().enumerate() {
-            // SAFETY: the blocks lie in memory of this bench, to which nobody else refers now.
+            // SAFETY: the blocks lie in memory of this bench, to which nothing else refers now.
             let block = unsafe { std::slice::from_raw_parts_mut(block, from.len) };
             verify::fill(block, self.seed_of(at));
         }
@@ -297,7 +298,7 @@ impl Bench {
         verify::seed(self.seed << 8 | block as u64)
     }
 
-    /// Has the other core read what it will read again after the copy.
+    /// Lets the other core read the bytes that it will read again after the copy.
     fn show(&mut self, cell: &Cell, blocks: Blocks) {
         if let Some(partner) = self.partner.as_mut().filter(|_| cell.reader == Next::OtherCore) {
             // SAFETY: the blocks lie in memory of this bench, and this thread writes nothing meanwhile.
@@ -305,7 +306,7 @@ impl Bench {
         }
     }
 
-    /// Looks at every byte of every copy, and says how many copies that were.
+    /// Checks every byte of every copy, and returns how many copies that were.
     fn check(&self, cell: &Cell, who: Contestant, to: Blocks) -> Result<u64> {
         let mut checked = 0;
         for (at, block) in to.each().enumerate() {
@@ -322,24 +323,24 @@ impl Bench {
     }
 }
 
-/// Copies so many bytes from the first of each pair to the second; what makes use of one named algorithm, by
-/// that.
+/// Copies so many bytes from the first of each pair to the second, by the named algorithm if it
+/// uses one.
 ///
 /// # Safety
 /// The pairs are blocks of that length, readable and writable, and none overlaps another.
 type CopyAll = unsafe fn(Algorithm, &[(*const u8, *mut u8)], usize);
 
-/// What copies as `who` would. To find it is no part of a copy.
+/// The function and the algorithm by which `who` copies. Finding them is no part of a copy.
 fn copying(who: Contestant, hints: Hints) -> (CopyAll, Algorithm) {
     match who {
         Contestant::Libc => (by_libc, Algorithm::LIBC),
-        // Where a site has nothing to say, its copies are the plan's.
+        // If a site has nothing to say, its copies are the plan's.
         Contestant::Plan | Contestant::Learnt => (planned(hints), Algorithm::LIBC),
         Contestant::Matrix(algorithm) => (by_algorithm, algorithm),
     }
 }
 
-/// Nothing is known before a call but what its caller knows: each is made by itself.
+/// Nothing is known before a call but the caller's own facts: each copy is made by itself.
 fn each(
     pairs: &[(*const u8, *mut u8)],
     len: usize,
@@ -359,8 +360,9 @@ unsafe fn by_algorithm(algorithm: Algorithm, pairs: &[(*const u8, *mut u8)], len
     each(pairs, len).for_each(|((from, to), len)| unsafe { block::copy(algorithm, from, to, len) });
 }
 
-/// What copies as the plan says. Who writes such a call knows what it is about when it is compiled, so that
-/// there is nothing left of the hints but the size from which on they count; here, all that there are.
+/// A function that copies as the plan says. A caller of such a copy knows its hints at compile
+/// time, so only the size from which on they count remains at run time; here, all hints that exist
+/// are compiled.
 fn planned(of: Hints) -> CopyAll {
     use CacheState::{Cached, Clean, Dirty, Uncached};
     macro_rules! copying {

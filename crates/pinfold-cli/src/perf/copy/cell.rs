@@ -1,5 +1,5 @@
-//! What is measured: cells, each a size and a state of everything that copies depend on (Calhoun,
-//! section 4.3). No I/O.
+//! The cells that are measured: each is a size and a state of everything that copies depend on
+//! (Calhoun, section 4.3). No I/O.
 
 use std::fmt;
 
@@ -72,7 +72,7 @@ pub(crate) struct Cell {
 pub(crate) const SHORT_BELOW: usize = 256;
 
 impl Cell {
-    /// What the plan is told of it, and of the other core that it was so far away a moment ago.
+    /// The hints that the plan gets of it, with the other core's distance of a moment ago, `apart`.
     #[inline]
     pub(crate) fn hints(&self, apart: Option<Class>) -> Hints {
         Hints {
@@ -100,19 +100,21 @@ impl Cell {
         Block { len: self.size, from, to, source, destination, reader }
     }
 
-    /// Whether the choice should make a difference: a side is not cached, or another core reads.
+    /// Returns whether the choice should make a difference: a side is not cached, or another core
+    /// reads.
     pub(crate) fn matters(&self) -> bool {
         self.reader == Next::OtherCore
             || self.source == Source::Uncached
             || self.destination == Destination::Uncached
     }
 
-    /// Whether a side is in a cache: else it does not matter what caches were used for before.
+    /// Returns whether a side is in a cache: if not, it does not matter what caches were used for
+    /// before.
     pub(crate) fn is_cached(&self) -> bool {
         self.source == Source::Cached || self.destination != Destination::Uncached
     }
 
-    /// Whether it is one of the short copies.
+    /// Returns whether it is one of the short copies.
     pub(crate) fn is_short(&self) -> bool {
         self.size < SHORT_BELOW
     }
@@ -132,7 +134,7 @@ impl fmt::Display for Cell {
     }
 }
 
-/// What the grid is made of.
+/// The parts of the grid.
 #[derive(Clone, Debug)]
 pub(crate) struct Wish {
     pub(crate) sizes: Vec<usize>,
@@ -152,8 +154,8 @@ pub(crate) fn quick_sizes() -> Vec<usize> {
     vec![64, 1 << 10, 16 << 10, 256 << 10, 4 << 20]
 }
 
-/// Whether two blocks of `size` bytes fit into the last cache together, with something to spare: else
-/// nothing about them can be cached, and nothing but memory tells.
+/// Returns whether two blocks of `size` bytes fit into the last cache together, with something to
+/// spare: if not, neither can be cached, and only memory tells.
 pub(super) fn fits(size: usize, last_cache_bytes: usize) -> bool {
     size.saturating_mul(2) < last_cache_bytes
 }

@@ -1,4 +1,4 @@
-//! What a run has found.
+//! The findings of a run.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ pub(super) struct Findings {
     pub(super) verdicts: Vec<Verdict>,
     /// Of the ring.
     pub(super) laps: Vec<Lap>,
-    /// How far apart the cores were, in words.
+    /// The distance between the cores, in words.
     pub(super) distance: Option<String>,
     /// Sentences the reader must see.
     pub(super) notes: Vec<String>,

@@ -1,5 +1,5 @@
-//! Cell after cell: in each round everybody has a turn, in another order each time, so that whatever
-//! disturbs the machine disturbs all of them alike.
+//! Cell after cell: in each round every contestant has a turn, in another order each time, so that
+//! disturbances of the machine affect all of them alike.
 
 use std::time::{Duration, Instant};
 
@@ -16,7 +16,7 @@ use crate::{
     progress,
 };
 
-/// How long everything takes.
+/// The rounds and the time of the run.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Pace {
     /// Rounds of a cell, if there is time; and if there is none.
@@ -26,19 +26,19 @@ pub(super) struct Pace {
     pub(super) time: Duration,
 }
 
-/// Of all time, what the cells have before some are repeated.
+/// The part of all time that the cells have before some are repeated.
 const FIRST: f64 = 0.7;
 
-/// Of that, what the rounds of all have. Those of the finalists have the rest.
+/// The part of that which the rounds of all contestants have. Those of the finalists have the rest.
 const FIRST_OF_ALL: f64 = 0.5;
 
-/// How often a cell that is close to an aim is repeated, at most.
+/// The number of times that a cell close to an aim is repeated, at most.
 const REPEATS_MAX: usize = 4;
 
-/// What was measured.
+/// The measurements.
 pub(super) struct Measured {
     pub(super) verdicts: Vec<Verdict>,
-    /// Nanoseconds from core to core, whenever that was looked at.
+    /// Nanoseconds from core to core, one for each probe.
     pub(super) hops_ns: Vec<f64>,
     /// Sentences the reader must see.
     pub(super) notes: Vec<String>,
@@ -53,9 +53,9 @@ struct Runner<'a> {
 
 /// Measures all `cells`.
 ///
-/// First everybody has rounds, then the finalists have others, whose medians count. A cell where the plan
-/// misses an aim, or meets it by little, is repeated by the finalists as long as there is time, and all
-/// those rounds count, for everybody alike.
+/// First all contestants have rounds, then the finalists have others, whose medians count. A cell
+/// where the plan misses an aim, or meets it by little, is repeated by the finalists as long as
+/// there is time, and all those rounds count, for all contestants alike.
 ///
 /// # Errors
 /// The first copy that was wrong.
@@ -77,9 +77,9 @@ pub(super) fn measure(bench: &mut Bench, cells: &[Cell], pace: Pace) -> Result<M
         let share = left.mul_f64(weight(cell) / rest);
         rest -= weight(cell);
         let mut it = Samples { cell: *cell, first: Vec::new(), rounds: Vec::new(), verified: 0 };
-        // The first of all brings in pages, and counts for nobody.
+        // The first round brings in pages, and does not count.
         runner.bench.turn(cell, None, Contestant::Libc)?;
-        // What is learnt of short ones is nothing.
+        // A site learns nothing from short copies.
         let learns = cell.size >= copy::LEARNT_MIN;
         if learns {
             let hop = runner.hop_ns(cell);
@@ -124,16 +124,17 @@ pub(super) fn measure(bench: &mut Bench, cells: &[Cell], pace: Pace) -> Result<M
     Ok(Measured { verdicts, hops_ns: runner.hops_ns, notes })
 }
 
-/// How much of the time a cell is due: long blocks take longer, but need fewer rounds.
+/// The share of the time that a cell is due: long blocks take longer, but need fewer rounds.
 fn weight(cell: &Cell) -> f64 {
     20.0 + (cell.size as f64 / 65536.0).powf(0.9)
 }
 
-/// From here on a round of all is as good as several, which would take most of the time, bytes.
+/// Bytes from which on a round of all contestants is as good as several, which would take most of
+/// the time.
 const LONG: usize = 4 << 20;
 
 impl Runner<'_> {
-    /// Rounds of those who are in the final, for about `share`.
+    /// Rounds of the finalists, for about `share`.
     fn final_rounds(
         &mut self,
         of: &mut Samples,
@@ -180,7 +181,7 @@ impl Runner<'_> {
         Ok(Round { class, ns })
     }
 
-    /// How far apart the cores are, where that matters.
+    /// The distance between the cores, if it matters.
     fn hop_ns(&mut self, cell: &Cell) -> Option<f64> {
         let hop = if cell.reader == Next::OtherCore { self.bench.hop_ns() } else { None };
         self.hops_ns.extend(hop);
@@ -194,7 +195,7 @@ impl Runner<'_> {
         Verdict::of(samples, &self.contestants, plan)
     }
 
-    /// Repeats those that are close to an aim, and says how often.
+    /// Repeats those that are close to an aim, and returns how many.
     fn repeat(
         &mut self,
         samples: &mut [Samples],
@@ -229,7 +230,7 @@ impl Runner<'_> {
     }
 }
 
-/// The distance between the cores, for people. `None` if nobody looked.
+/// The distance between the cores, for people. `None` if it was never probed.
 pub(super) fn distance(hops_ns: &[f64]) -> Option<String> {
     let median = median(hops_ns)?;
     let class = Class::of(median, median);
@@ -240,7 +241,7 @@ pub(super) fn distance(hops_ns: &[f64]) -> Option<String> {
     ))
 }
 
-/// What there is to be said where the plan was measured while the cores were never so far apart.
+/// A remark where the plan was measured while the cores were never so far apart.
 pub(super) fn unseen(hops_ns: &[f64], origin: &Origin) -> Option<String> {
     let (median, Origin::Tuned { seen, .. }) = (median(hops_ns)?, origin) else { return None };
     let class = Class::of(median, median);

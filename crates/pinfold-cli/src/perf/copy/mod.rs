@@ -4,7 +4,7 @@
 //! - [`args`]: the options. [`cell`]: the grid that is measured.
 //! - [`bench`]: one turn of one algorithm. [`measure`]: all turns.
 //! - [`ring`]: the ring.
-//! - [`samples`], [`findings`], [`record`]: what comes out. [`text`], [`page`]: how it is shown.
+//! - [`samples`], [`findings`], [`record`]: the results. [`text`], [`page`]: the ways to show them.
 
 mod args;
 mod bench;
@@ -48,7 +48,7 @@ fn act(args: &CopyArgs) -> Result<()> {
     if let Some(file) = &output.html {
         html::check(file)?;
     }
-    // Nobody measures how the plan comes about.
+    // The plan is made here, so that no measurement includes that.
     copy::plan();
     let ran_on = cores.map_or([None; 2], |cores| cores.map(Some));
     let mut found = Findings {
@@ -67,7 +67,7 @@ fn act(args: &CopyArgs) -> Result<()> {
         hops_ns
     } else {
         let first = cores.map(|[first, _]| first).or(allowed.first().copied());
-        // Where the thread cannot be bound, it is as it is.
+        // If the thread cannot be bound, it runs on as it is.
         let _ = first.map(affinity::pin_to);
         let partner = cores.and_then(|[_, second]| Partner::start(second));
         let last_cache_bytes = Machine::this().last_cache_bytes();
@@ -87,7 +87,7 @@ fn act(args: &CopyArgs) -> Result<()> {
     show(&found, &output)
 }
 
-/// Shows what was found, in every way that was asked for.
+/// Shows the findings, in every way that was asked for.
 fn show(found: &Findings, output: &Output) -> Result<()> {
     let text = if output.json {
         found.notes.iter().for_each(say);

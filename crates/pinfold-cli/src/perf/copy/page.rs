@@ -19,7 +19,7 @@ use crate::perf::{
     units,
 };
 
-/// What is drawn of a state: name, colour, whether dashed, and its time.
+/// A line drawn of a state: name, colour, whether dashed, and its time.
 type Line = (&'static str, RGBColor, bool, fn(&Verdict) -> Option<f64>);
 
 const LINES: [Line; 4] = [
@@ -69,7 +69,7 @@ fn plots(page: &mut String, verdicts: &[Verdict]) {
     }
 }
 
-/// `None` where there are not two sizes to draw a line between.
+/// `None` if there are not two sizes to draw a line between.
 fn figure(state: &Cell, here: &[&Verdict]) -> Option<String> {
     let curves: Vec<Curve> = LINES
         .iter()

@@ -74,7 +74,7 @@ pub(super) struct TotalsRecord {
     apart_best_gain: Option<f64>,
 }
 
-/// Where the plan comes from, in a word.
+/// The origin of the plan, in a word.
 pub(super) fn origin() -> &'static str {
     match plan().origin() {
         Origin::Variable(_) => "variable",

@@ -1,5 +1,5 @@
-//! The ring of two copies between two cores, with one algorithm after the other: what the choice is
-//! worth where messages are passed on.
+//! The ring of two copies between two cores, with one algorithm after the other: it shows the worth
+//! of the choice for messages that are passed on.
 
 use std::{
     os::fd::OwnedFd,
@@ -37,7 +37,7 @@ use crate::{
     progress,
 };
 
-/// How many bytes a turn passes on, about, and how many messages at least and at most.
+/// Bytes that a turn passes on, about, and its least and most messages.
 const TURN_BYTES: usize = 32 << 20;
 const TURN_LEAST: usize = 8;
 const TURN_MOST: usize = 256;
@@ -48,7 +48,7 @@ const MESSAGES: usize = 2;
 /// Bytes that are copied at once: as perf's own ring does it, and as many as a fast core may like.
 const CHUNKS: [usize; 2] = [16 << 10, 64 << 10];
 
-/// What one contestant did with one size.
+/// The result of one contestant with one size.
 #[derive(Clone, Debug)]
 pub(super) struct Lap {
     pub(super) size: usize,
@@ -70,11 +70,11 @@ pub(super) struct Lap {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Copies {
     pub(super) into: Algorithm,
-    /// `None` where what came was only read.
+    /// `None` if the messages were only read.
     pub(super) out_of: Option<Algorithm>,
 }
 
-/// Who copies, both ways.
+/// A way to copy, into the ring and out of it.
 struct Contestant {
     name: String,
     into: Way,
@@ -82,17 +82,18 @@ struct Contestant {
     out_of: Way,
 }
 
-/// What all others are compared to.
+/// The contestant that all others are compared to.
 const LIBC: &str = "libc";
 
-/// Those that show what is to be had at most, and are no copies: what arrives is only read; and beside that nothing
-/// is read to be sent.
+/// Contestants that show the best possible, and are no copies: arrivals are only read; and beside
+/// that nothing is read to be sent.
 const READ_ONLY: &str = "read-only";
 const LINES_ONLY: &str = "lines-only";
 
-/// Both copies, by who copies most programs' bytes; as the plan says; and as lanes learn. Then whoever streams into
-/// the ring, and whoever fetches what it writes, in and out. Last what copies less than a ring must, which tells how
-/// much is to be had at most.
+/// Both copies: by the C library, which copies most programs' bytes; as the plan says; and as lanes
+/// learn. Then by each algorithm that streams into the ring, and by each that fetches its
+/// destination, in and out. Last come those that copy less than a ring must, which tell how much is
+/// to be had at most.
 fn contestants() -> Vec<Contestant> {
     let who = |name: String, into, out_of| Contestant { name, into, learns: false, out_of };
     let libc = Way::By(Algorithm::LIBC);
@@ -118,7 +119,7 @@ fn contestants() -> Vec<Contestant> {
     all
 }
 
-/// What both threads do next.
+/// The next task of both threads.
 #[derive(Clone, Copy)]
 enum Order {
     /// Look how far apart the cores are.
@@ -127,7 +128,7 @@ enum Order {
     Turn { size: usize, count: usize, seed: u64, manner: Manner },
 }
 
-/// What the second thread says of an order.
+/// The second thread's answer to an order.
 struct Heard {
     /// The algorithm that it copied by.
     last: Algorithm,
@@ -155,7 +156,7 @@ impl End {
         Ok(End { ring, sync, messages: Messages::new() })
     }
 
-    /// Sends, and says how long that took for each message, nanoseconds; or how far apart the cores are.
+    /// Sends; returns the time of each message, nanoseconds; or the distance between the cores.
     fn first(&mut self, order: Order) -> Result<f64> {
         let Order::Turn { size, count, seed, manner } = order else { return self.sync.hop_ns() };
         self.messages.shape(size, MESSAGES, Memory::Heap)?;
@@ -175,13 +176,13 @@ impl End {
         let mut verified = 0;
         if let Order::Turn { size, count, seed, manner } = order {
             self.messages.shape(size, MESSAGES, Memory::Heap)?;
-            // What arrived before must not do.
+            // Messages that arrived before must not do.
             self.messages.fill(!seed);
             self.ring.set_manner(manner);
             self.sync.barrier()?;
             self.ring.stream_in(&mut self.messages, count)?;
             self.sync.barrier()?;
-            // Whoever copies nothing has nothing to show.
+            // A contestant that copies nothing has nothing to show.
             let copies = if manner.delivers() { MESSAGES } else { 0 };
             for at in 0..copies {
                 verify::check(self.messages.get(at), verify::seed(seed + at as u64))
@@ -195,7 +196,7 @@ impl End {
     }
 }
 
-/// The first thread, and how it talks to the second.
+/// The first thread, with its channels to the second.
 struct Track {
     end: End,
     orders: Sender<Order>,
@@ -205,9 +206,9 @@ struct Track {
 }
 
 impl Track {
-    /// Both do `order`: what the first and what the second have to say.
+    /// Both threads do `order`: returns the answers of the first and of the second.
     fn both(&mut self, order: Order) -> Result<(f64, Heard)> {
-        // Should it be gone, it has said why.
+        // If the second thread is gone, it has said why.
         let _ = self.orders.send(order);
         let here = self.end.first(order);
         match (here, self.replies.recv()) {
@@ -235,7 +236,7 @@ impl Track {
         let (mut rounds, mut hops_ns) = (Vec::<Round>::new(), Vec::new());
         let mut verified = vec![0; all.len()];
         let count = (TURN_BYTES / size).clamp(TURN_LEAST, TURN_MOST);
-        // The first round brings in pages and code, and counts for nobody.
+        // The first round brings in pages and code, and does not count.
         for round in 0..=rounds_wanted {
             let mut order: Vec<usize> = (0..all.len()).collect();
             rng.shuffle(&mut order);
@@ -277,11 +278,11 @@ impl Track {
     }
 }
 
-/// Measures messages of these sizes on two processors. The laps, and nanoseconds from core to core
-/// whenever that was looked at.
+/// Measures messages of these sizes on two processors. Returns the laps, and nanoseconds from core
+/// to core, one for each probe.
 ///
 /// # Errors
-/// The first message that was wrong; no memory; what the threads cannot have.
+/// The first message that was wrong; no memory; resources that the threads cannot have.
 pub(super) fn measure(
     sizes: &[usize],
     cores: [usize; 2],

@@ -1,4 +1,4 @@
-//! What came out of a cell's rounds, and what is said about it. No I/O.
+//! The results of a cell's rounds, and the verdict about it. No I/O.
 
 use pinfold::copy::{Algorithm, Stores};
 
@@ -8,25 +8,25 @@ use super::{
 };
 use crate::perf::class::Class;
 
-/// Of the speed of the best of the matrix, the plan's choice must reach this part.
+/// The part of the speed of the matrix's best that the plan's choice must reach.
 const OF_BEST: f64 = 0.90;
 /// And of the speed of the C library.
 const OF_LIBC: f64 = 0.95;
 /// As close to an aim as this, a cell is measured again.
 const CLOSE: f64 = 0.05;
 
-/// One round: everybody who takes part had a turn.
+/// One round: each contestant that takes part had a turn.
 pub(super) struct Round {
-    /// How far apart the cores were; of no account where only one takes part.
+    /// The distance between the cores; of no account if only one takes part.
     pub(super) class: Option<Class>,
-    /// Nanoseconds a block, in the order of the contestants; infinite for who took no part.
+    /// Nanoseconds a block, in the order of the contestants; infinite for one that took no part.
     pub(super) ns: Vec<f64>,
 }
 
 /// The rounds of a cell.
 ///
-/// The fastest of thirty in the same rounds is so by luck, too. So the first rounds only tell who may be
-/// the fastest, and what is said of a cell is what came out of others.
+/// The fastest of thirty in the same rounds is so by luck, too. So the first rounds only tell which
+/// may be the fastest, and the verdict about a cell comes from other rounds.
 pub(super) struct Samples {
     pub(super) cell: Cell,
     /// Rounds of all.
@@ -37,12 +37,12 @@ pub(super) struct Samples {
     pub(super) verified: u64,
 }
 
-/// How many of the fastest come into the final rounds.
+/// The number of the fastest that come into the final rounds.
 const FASTEST: usize = 3;
 
 impl Samples {
-    /// Who is to take part in the final rounds: libc, the plan, what is learnt, the fastest, and the fastest of each kind
-    /// of stores, by their numbers.
+    /// The contestants of the final rounds, by their numbers: libc, the plan, the learning site,
+    /// the fastest, and the fastest of each kind of stores.
     pub(super) fn finalists(&self, contestants: &[Contestant]) -> Vec<usize> {
         let times = medians(&self.first, self.cell.reader == Next::OtherCore);
         let ns = times.map(|(_, _, ns)| ns).unwrap_or_default();
@@ -70,8 +70,8 @@ pub(super) struct Timed {
     pub(super) ns: f64,
 }
 
-/// What is said about a cell. Every time is the median over the same rounds; how two compare is the median
-/// of what they took beside each other in each, so that slow rounds count for nobody.
+/// The verdict about a cell. Every time is the median over the same rounds; two contestants are
+/// compared by the median of their ratios in each round, so that slow rounds favour none.
 #[derive(Clone, Debug)]
 pub(super) struct Verdict {
     pub(super) cell: Cell,
@@ -86,16 +86,17 @@ pub(super) struct Verdict {
     pub(super) best: Timed,
     pub(super) temporal: Timed,
     pub(super) streaming: Option<Timed>,
-    /// The plan's speed over that of the best. Who is the best, one half of the rounds says of the other:
-    /// the fastest of several is so by luck, too.
+    /// The plan's speed over that of the best. One half of the rounds says for the other which is
+    /// the best: the fastest of several is so by luck, too.
     pub(super) of_best: f64,
     /// The plan's speed over that of the C library.
     pub(super) of_libc: f64,
-    /// What a site has learnt. `None` where copies are too short to learn about: there it is the plan.
+    /// The learning site's result. `None` where copies are too short to learn about: there it is
+    /// the plan.
     pub(super) learnt: Option<Learnt>,
 }
 
-/// How a site does that has learnt from copies of the cell.
+/// The results of a site that has learnt from copies of the cell.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Learnt {
     pub(super) ns: f64,
@@ -105,7 +106,8 @@ pub(super) struct Learnt {
 }
 
 impl Verdict {
-    /// Of `samples`; `plan` says what the plan chooses at some distance. `None` where there are no rounds.
+    /// The verdict of `samples`; `plan` gives the plan's choice at a distance. `None` if there are
+    /// no rounds.
     pub(super) fn of(
         samples: &Samples,
         contestants: &[Contestant],
@@ -163,12 +165,12 @@ impl Verdict {
         self.of_best >= OF_BEST
     }
 
-    /// What a site has learnt is.
+    /// Returns whether the learning site meets the best.
     pub(super) fn learnt_meets_best(&self) -> bool {
         self.learnt.map_or(self.of_best, |it| it.of_best) >= OF_BEST
     }
 
-    /// What a site has learnt is no more than 5 % below the C library.
+    /// Returns whether the learning site is no more than 5 % below the C library.
     pub(super) fn learnt_meets_libc(&self) -> bool {
         self.learnt.map_or(self.of_libc, |it| it.of_libc) >= OF_LIBC
     }
@@ -178,7 +180,7 @@ impl Verdict {
         self.of_libc >= OF_LIBC
     }
 
-    /// Whether it misses an aim, or not by far: another look may say otherwise.
+    /// Returns whether it misses an aim, or meets it by little: another look may say otherwise.
     pub(super) fn is_close(&self) -> bool {
         self.of_best < OF_BEST + CLOSE || self.of_libc < OF_LIBC + CLOSE
     }
@@ -189,8 +191,8 @@ impl Verdict {
     }
 }
 
-/// The class that most rounds had (the best of equal ones; `None` where it does not matter), how many
-/// rounds that were, and the median of each contestant over them. `None` of no rounds.
+/// The class that most rounds had (the best of equal ones; `None` if it does not matter), the
+/// number of those rounds, and the median of each contestant over them. `None` of no rounds.
 pub(super) fn medians(
     rounds: &[Round],
     class_matters: bool,
@@ -205,23 +207,23 @@ pub(super) fn medians(
     Some((class, counted.len(), ns?))
 }
 
-/// The rounds of a class; all, where that does not matter.
+/// The rounds of a class; all, if that does not matter.
 fn of_class(rounds: &[Round], class: Option<Class>) -> Vec<&Round> {
     rounds.iter().filter(|it| class.is_none() || it.class == class).collect()
 }
 
-/// How many times as long as `b` `a` takes, in the same round.
+/// The time of `a` in multiples of that of `b`, in the same round.
 fn beside(rounds: &[&Round], a: usize, b: usize) -> Option<f64> {
     median(rounds.iter().map(|it| it.ns[a] / it.ns[b]).collect())
 }
 
-/// How many times as long as `one` the best of `others` takes. Each half of the rounds says who that is,
-/// by the time beside libc's, and the other half by how much.
+/// The time of the best of `others` in multiples of that of `one`. Each half of the rounds says
+/// which is the best, by the time beside libc's, and the other half by how much.
 fn beside_best(rounds: &[&Round], others: &[usize], libc: usize, one: usize) -> Option<f64> {
     let half = |odd: usize| -> Vec<&Round> {
         rounds.iter().copied().enumerate().filter(|(at, _)| at % 2 == odd).map(|it| it.1).collect()
     };
-    // Of one round there are no halves.
+    // One round has no halves.
     let halves =
         if rounds.len() > 1 { [half(0), half(1)] } else { [rounds.to_vec(), rounds.to_vec()] };
     let judge = |by: &[&Round], of: &[&Round]| {
@@ -240,13 +242,13 @@ pub(super) fn median(mut of: Vec<f64>) -> Option<f64> {
     Some((of.get(low)? + of.get(high)?) / 2.0)
 }
 
-/// How many cells meet what.
+/// The numbers of cells that meet the aims.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Totals {
     pub(super) cells: usize,
     pub(super) meet_best: usize,
     pub(super) meet_libc: usize,
-    /// The same of what sites have learnt; of the plan where they learn nothing.
+    /// The same of the learning sites; of the plan where they learn nothing.
     pub(super) learnt_meet_best: usize,
     pub(super) learnt_meet_libc: usize,
     /// Copies below 256 bytes, and how many of them are as good as the C library's.
@@ -254,9 +256,9 @@ pub(super) struct Totals {
     pub(super) short_meet_libc: usize,
     /// Cells where a side is uncached or another core reads.
     pub(super) apart: usize,
-    /// How many times as fast as the C library the plan is there, geometric mean.
+    /// The plan's speed there in multiples of the C library's, geometric mean.
     pub(super) apart_gain: Option<f64>,
-    /// The same if it always took the best of the matrix: what could be had.
+    /// The same if it always took the best of the matrix: the best possible.
     pub(super) apart_best_gain: Option<f64>,
 }
 
@@ -301,7 +303,7 @@ pub(super) mod tests {
         vec![Contestant::Libc, Contestant::Plan, loops, streaming]
     }
 
-    /// A verdict of rounds in which everybody always took the same.
+    /// A verdict of rounds in which every contestant always took the same time.
     pub(in crate::perf::copy) fn verdict(cell: Cell, ns: [f64; 4]) -> Verdict {
         let round = || Round { class: Some(Class::Near), ns: ns.to_vec() };
         let samples = Samples { cell, first: vec![], rounds: vec![round(), round()], verified: 8 };
@@ -344,20 +346,20 @@ pub(super) mod tests {
         let it = judge(160.0);
         assert_eq!(it.learnt, Some(Learnt { ns: 160.0, of_best: 0.5, of_libc: 0.625 }));
         assert!(!it.learnt_meets_best() && !it.learnt_meets_libc());
-        // It is not the best itself, nor does it change what is said of the plan.
+        // The site is not the best itself, nor does it change the verdict on the plan.
         let fast = judge(40.0);
         assert!(fast.learnt_meets_best() && fast.learnt_meets_libc());
         assert_eq!((fast.best, fast.of_best, fast.of_libc), (it.best, it.of_best, it.of_libc));
         let all = Totals::of(&[it, fast]);
         assert_eq!((all.learnt_meet_best, all.learnt_meet_libc, all.meet_best), (1, 1, 0));
-        // Who took no part learnt nothing: it is the plan.
+        // A site that took no part learnt nothing: it is the plan.
         let none = judge(f64::INFINITY);
         assert_eq!((none.learnt, none.learnt_meets_libc()), (None, none.meets_libc()));
     }
 
     #[test]
     fn slow_rounds_count_for_nobody() {
-        // Whatever the machine does, the plan takes 1.25 times as long as the best.
+        // In slow rounds, too, the plan takes 1.25 times as long as the best.
         let round = |slow: f64| Round {
             class: None,
             ns: [100.0, 100.0, 80.0, 90.0].map(|ns| ns * slow).to_vec(),
@@ -413,9 +415,9 @@ pub(super) mod tests {
         };
         // The three fastest, of which one streams.
         assert_eq!(finalists([9.0, 9.0, 5.0, 1.0, 2.0, 6.0, 8.0, 7.0, 3.0]), [0, 1, 3, 4, 8]);
-        // The three fastest, and who streams.
+        // The three fastest, and the streaming ones.
         assert_eq!(finalists([1.0, 9.0, 5.0, 1.0, 2.0, 3.0, 8.0, 7.0, 6.0]), [0, 1, 3, 4, 5, 8]);
-        // Who took no part is nothing to be compared to.
+        // A contestant that took no part is not compared to.
         let round = |word| {
             let mut ns = vec![f64::INFINITY; who.len()];
             ns[..3].copy_from_slice(&[10.0, 10.0, word]);
@@ -423,7 +425,7 @@ pub(super) mod tests {
         };
         let samples = Samples {
             cell: cell(4096, Next::Me),
-            // What came out of the first rounds does not count.
+            // The results of the first rounds do not count.
             first: vec![Round { class: None, ns: vec![1.0; who.len()] }],
             rounds: vec![round(8.0), round(8.0)],
             verified: 1,

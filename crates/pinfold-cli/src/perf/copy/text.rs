@@ -67,7 +67,7 @@ fn head(found: &Findings) -> String {
     text
 }
 
-/// Where the plan comes from, for people.
+/// The origin of the plan, for people.
 pub(super) fn plan() -> &'static str {
     match record::origin() {
         "variable" => "one algorithm for everything, by PINFOLD_COPY",

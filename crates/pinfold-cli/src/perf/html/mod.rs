@@ -1,4 +1,4 @@
-//! The results as one HTML file that needs nothing else: plots, tables, and what they were
+//! The results as one HTML file that needs nothing else: plots, tables, and the machine they were
 //! measured on. Readable in light and dark.
 
 mod page;
@@ -23,11 +23,11 @@ use super::{
     units,
 };
 
-/// How pages look.
+/// The style of pages.
 pub(in crate::perf) const STYLE: &str = include_str!("page.css");
 
-/// Looks, before anything is measured, whether the page can be written to `file`, as far as that
-/// can be known.
+/// Checks, before anything is measured, that the page can be written to `file`, as far as that can
+/// be known.
 ///
 /// # Errors
 /// [`Fail::Output`] naming the file.
@@ -42,7 +42,7 @@ pub(crate) fn check(file: &Path) -> Result<()> {
     found.map_err(|why| failed(file, why.into()))
 }
 
-/// Writes the page to `file`, replacing what is there once all of it is written.
+/// Writes the page to `file`, replacing its old contents once all of it is written.
 ///
 /// # Errors
 /// [`Fail::Output`] naming the file, which is left as it was.
@@ -68,7 +68,7 @@ fn folder(file: &Path) -> &Path {
 
 /// Writes `bytes` beside `file`, then puts them in its place.
 fn replace(file: &Path, bytes: &[u8]) -> io::Result<()> {
-    // A link is not replaced, but the file it names; a device or a pipe is written to.
+    // The target of a link is replaced, not the link; a device or a pipe is written to.
     let place = fs::canonicalize(file).unwrap_or_else(|_| file.into());
     if place.is_symlink() || place.metadata().is_ok_and(|found| !found.is_file()) {
         return fs::write(place, bytes);
@@ -82,7 +82,7 @@ fn replace(file: &Path, bytes: &[u8]) -> io::Result<()> {
         }
         Err(why) => return Err(why),
     };
-    // What the file system did not take shows at the latest when it is to be on the disk.
+    // A failed write of the file system shows at the latest when the file is to be on the disk.
     let done = whole.write_all(bytes).and_then(|()| whole.sync_all());
     let done = done.and_then(|()| fs::rename(&part, place));
     if done.is_err() {
@@ -91,7 +91,7 @@ fn replace(file: &Path, bytes: &[u8]) -> io::Result<()> {
     done
 }
 
-/// The beginning of a page of `command`: what it was measured on, more facts, how long that took, and notes.
+/// The beginning of a page of `command`: the machine, more facts, the time taken, and notes.
 pub(in crate::perf) fn begin(
     command: &str,
     machine: &str,
@@ -145,7 +145,7 @@ pub(in crate::perf) mod tests {
     use super::*;
     use crate::perf::testing;
 
-    /// Whether every element that is opened is closed, in order.
+    /// Succeeds if every element that is opened is closed, in order.
     pub(in crate::perf) fn balanced(page: &str) -> Result<(), String> {
         const VOID: [&str; 2] = ["meta", "!DOCTYPE"];
         let mut open: Vec<&str> = Vec::new();

@@ -40,7 +40,7 @@ pub(super) fn page(findings: &Findings) -> String {
     page
 }
 
-/// What was measured, on what, and what one must know to read it.
+/// The measurements, the machine, and facts that readers must know.
 fn head(page: &mut String, findings: &Findings) {
     let _ = writeln!(
         page,
@@ -76,7 +76,7 @@ fn head(page: &mut String, findings: &Findings) {
     );
 }
 
-/// Where Pinfold is behind, the worst first.
+/// The rows in which Pinfold is behind, the worst first.
 fn worst(page: &mut String, rows: &[Row]) {
     let behind = behind(rows);
     let _ = writeln!(page, "<h2>Where Pinfold is behind</h2>");
@@ -140,14 +140,14 @@ fn of(records: &[Record], theme: Theme, class: Class) -> Vec<&Record> {
     records.iter().filter(|r| theme.has(r.cell()) && r.class == class).collect()
 }
 
-/// Whether a class has half of what was measured at least, or more than any other class: a plot
+/// Returns whether a class has half of the records at least, or more than any other class: a plot
 /// of a few stray runs would show lines where there are none.
 fn is_worth_drawing(records: &[Record], theme: Theme, class: Class) -> bool {
     let mut all: Vec<_> = Class::ALL.iter().flat_map(|&class| of(records, theme, class)).collect();
     all.sort_by_key(|r| (r.size, r.id()));
     all.dedup_by_key(|r| (r.size, r.id()));
     let most = Class::ALL.into_iter().max_by_key(|&class| {
-        // The first of those with as many.
+        // Of classes with as many, the first.
         (of(records, theme, class).len(), std::cmp::Reverse(class))
     });
     2 * of(records, theme, class).len() >= all.len() || most == Some(class)

@@ -21,13 +21,13 @@ use crate::perf::{
 
 /// Axes and grid: readable on white and on black.
 const AXIS: RGBColor = RGBColor(128, 136, 144);
-/// Beneath it, a subject's colour is told from its neighbours' on either background.
+/// Width and height of a plot, pixels.
 const SIZE: (u32, u32) = (920, 420);
 
 /// Labels on an axis, at most.
 const TICKS_MAX: usize = 12;
 
-/// How a subject is drawn.
+/// The colour of a subject.
 pub(super) fn colour(id: Id) -> RGBColor {
     match (id.kind, id.route) {
         (Kind::Line, _) => RGBColor(120, 130, 140),
@@ -58,13 +58,13 @@ pub(super) fn colour(id: Id) -> RGBColor {
     }
 }
 
-/// Whether a subject is a floor, drawn dashed.
+/// Returns whether a subject is a floor, drawn dashed.
 pub(super) fn is_floor(id: Id) -> bool {
     matches!(id.kind, Kind::Line | Kind::Ring | Kind::Mapping | Kind::Memcpy)
 }
 
-/// A line for each subject over the message size, both axes logarithmic. `None` where there are
-/// not two sizes to draw a line between.
+/// A line for each subject over the message size, both axes logarithmic. `None` if there are not
+/// two sizes to draw a line between.
 pub(super) fn over_size(here: &[&Record], what: What) -> Option<String> {
     let curve = |id: Id| {
         let own = here.iter().filter(|r| r.id() == id);
@@ -85,13 +85,13 @@ pub(in crate::perf) struct Curve {
     pub(in crate::perf) name: String,
     pub(in crate::perf) colour: RGBColor,
     pub(in crate::perf) dashed: bool,
-    /// Whether it is what the plot is about.
+    /// True if the plot is about this line.
     pub(in crate::perf) strong: bool,
     /// Sizes, bytes, and values, in any order.
     pub(in crate::perf) points: Vec<(f64, f64)>,
 }
 
-/// A line for each curve, both axes logarithmic, with `label`s on the values. `None` where there are
+/// A line for each curve, both axes logarithmic, with `label`s on the values. `None` if there are
 /// not two sizes to draw a line between.
 pub(in crate::perf) fn curves(all: &[Curve], label: &dyn Fn(f64) -> String) -> Option<String> {
     let points = || all.iter().flat_map(|curve| curve.points.iter());

@@ -12,7 +12,7 @@ use crate::perf::{
     fail::{Fail, Result},
 };
 
-/// Seconds that everything takes at most, unless told otherwise.
+/// Seconds of the whole run at most, unless told otherwise.
 const SECONDS: f64 = 150.0;
 const QUICK_SECONDS: f64 = 24.0;
 
@@ -126,7 +126,7 @@ Exit status:
   1  nothing could be measured, contents were wrong, or output cannot be written
   2  the command line makes no sense";
 
-/// What is to be done.
+/// The measurements to make.
 pub(super) struct Wish {
     pub(super) cells: Vec<Cell>,
     pub(super) rounds: usize,
@@ -134,7 +134,7 @@ pub(super) struct Wish {
     pub(super) core: Option<usize>,
 }
 
-/// Where the results go.
+/// The outputs that the results go to.
 pub(super) struct Output {
     pub(super) json: bool,
     pub(super) csv: Option<PathBuf>,
@@ -142,10 +142,10 @@ pub(super) struct Output {
 }
 
 impl ModesArgs {
-    /// What is to be done.
+    /// The measurements to make.
     ///
     /// # Errors
-    /// [`Fail::Usage`] for what cannot be.
+    /// [`Fail::Usage`] for an impossible request.
     pub(super) fn wish(&self) -> Result<Wish> {
         let mut sizes = match (&*self.sizes, self.quick) {
             ([], true) => cell::QUICK_SIZES.to_vec(),
@@ -203,7 +203,7 @@ impl ModesArgs {
         }
     }
 
-    /// Where the results go.
+    /// The outputs that the results go to.
     pub(super) fn output(&self) -> Output {
         Output { json: self.json, csv: self.csv.clone(), html: self.html.clone() }
     }

@@ -18,10 +18,10 @@ use crate::perf::fail::{Fail, Result};
 /// Messages of a turn. Their notices are collected together, after the last.
 pub(super) const BATCH: usize = 16;
 
-/// How long the kernel may take to be done with them.
+/// Time that the kernel may take to be done with them.
 const LIMIT: Duration = Duration::from_secs(5);
 
-/// What a turn took.
+/// The costs of a turn.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Turn {
     /// Processor time of this thread for a message, nanoseconds.
@@ -34,12 +34,12 @@ pub(super) struct Turn {
     pub(super) copied: u64,
 }
 
-/// What became of a turn: a reason where it cannot be.
+/// The result of a turn: a reason where it cannot be made.
 pub(super) type Tried = std::result::Result<Turn, String>;
 
 pub(super) struct Bench {
     sender: Sender,
-    /// Why modes cannot be measured, for any message.
+    /// The reason why modes cannot be measured, for any message.
     absent: Vec<(SendMode, String)>,
     /// Processor time and time between two looks at the clocks, nanoseconds.
     idle: (f64, f64),
@@ -48,10 +48,10 @@ pub(super) struct Bench {
 }
 
 impl Bench {
-    /// With as much of what modes need as there is.
+    /// A bench with as many of the resources that modes need as there are.
     ///
     /// # Errors
-    /// If there is not even memory.
+    /// An error if there is not even memory.
     pub(super) fn new(ground: &Ground) -> Result<Bench> {
         let mut absent = Vec::new();
         let mut lack = |modes: &[SendMode], why: String| {
@@ -75,7 +75,8 @@ impl Bench {
         Ok(Bench { sender, absent, idle: idle(), seed: 0, messages: 0 })
     }
 
-    /// Why this mode cannot have messages of so many pieces, if that is known beforehand.
+    /// The reason why this mode cannot have messages of so many pieces, if that is known
+    /// beforehand.
     pub(super) fn lacks(&self, mode: SendMode, pieces: usize) -> Option<String> {
         if let Some((_, why)) = self.absent.iter().find(|absent| absent.0 == mode) {
             return Some(why.clone());
@@ -83,10 +84,11 @@ impl Bench {
         self.sender.check(cell::way(mode), pieces).err().map(|why| why.to_string())
     }
 
-    /// Sends [`BATCH`] messages, each written anew and then where the cell says.
+    /// Sends [`BATCH`] messages, each written anew and then put where the cell says.
     ///
     /// # Errors
-    /// If the kernel does not get done with them. What the network refuses is a reason instead.
+    /// An error if the kernel does not get done with them. A refusal of the network is a reason
+    /// instead.
     pub(super) fn turn(
         &mut self,
         cell: &Cell,
@@ -162,7 +164,7 @@ impl Bench {
     }
 }
 
-/// Why the network took none of it.
+/// The reason why the network took none of it.
 fn refusal(took: SendMode, cell: &Cell, pages: usize, errno: Option<rustix::io::Errno>) -> String {
     let call = cell::way(took).call(cell.pieces);
     match errno {
@@ -188,7 +190,7 @@ pub(super) fn cpu_ns() -> f64 {
     time.tv_sec as f64 * 1e9 + time.tv_nsec as f64
 }
 
-/// What the clocks say of nothing.
+/// The time that the clocks themselves take.
 fn idle() -> (f64, f64) {
     let look = || {
         let start = (cpu_ns(), clock::now_ns());

@@ -1,4 +1,4 @@
-//! What each mode costs, by a few messages of each, before anything else is measured.
+//! The cost of each mode, measured by a few messages of each before anything else.
 
 use pinfold::route::{CostCurve, SendCost, SendMode, SendModes, SendPicker, SentFrom, SourceCost};
 use pinfold_sys::shuffle::Shuffle;
@@ -9,7 +9,7 @@ use super::{
 };
 use crate::perf::fail::Result;
 
-/// Bytes of messages whose costs are known; what is between them is on a line.
+/// Bytes of messages whose costs are known; costs between them are interpolated on a line.
 const SIZES: [usize; 15] = [
     128, 2048, 4096, 6144, 8192, 12_288, 16_384, 20_480, 24_576, 28_672, 32_768, 36_864, 40_960,
     49_152, 65_000,
@@ -61,7 +61,7 @@ pub(super) fn calibrate(bench: &mut Bench, sources: &[SentFrom]) -> Result<SendM
             };
             let whole = cost(&|cell| cell.pieces == 1 && cell.from == from);
             let [one, two, eight] = [1, 2, 8].map(cut);
-            // What cannot be sent in pieces is too dear to be chosen.
+            // A message that cannot be sent in pieces is too dear to be chosen.
             let several_ns = one.zip(two).map_or(1e9, |(one, two)| two - one);
             let piece_ns = two.zip(eight).map_or(0.0, |(two, eight)| (eight - two) / 6.0);
             SourceCost { curve: CostCurve::through(whole), several_ns, piece_ns }

@@ -1,4 +1,4 @@
-//! What is measured: cells, and who takes turns in each. No I/O.
+//! The cells that are measured, and the contestants that take turns in each. No I/O.
 
 use std::{fmt, ops::Range};
 
@@ -12,7 +12,7 @@ pub(super) const SIZES: [usize; 13] =
     [136, 336, 536, 936, 1536, 2136, 3136, 3936, 8000, 16_000, 32_000, 48_000, 63_000];
 pub(super) const QUICK_SIZES: [usize; 5] = [136, 1536, 3936, 16_000, 63_000];
 
-/// Where a message starts that is not aligned: so far behind the start of a page.
+/// The start of a message that is not aligned: so far behind the start of a page.
 const START: usize = 1000;
 /// Bytes between two pieces.
 const GAP: usize = 64;
@@ -21,7 +21,7 @@ const PAGE: usize = 4096;
 /// Bytes that any message takes with what is before it and between its pieces.
 pub(super) const AREA_BYTES: usize = START + BYTES_MAX + GAP * PIECES_MAX;
 
-/// A message, and where it is before it is sent.
+/// A message, and its place before it is sent.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Cell {
     pub(super) bytes: usize,
@@ -30,7 +30,8 @@ pub(super) struct Cell {
 }
 
 impl Cell {
-    /// Where the pieces lie: in a row, with gaps between them. `placed` from the start of a page on.
+    /// The places of the pieces: in a row, with gaps between them. `placed` from the start of a
+    /// page on.
     pub(super) fn pieces(&self, placed: bool) -> Vec<Range<usize>> {
         let start = if placed { 0 } else { START };
         let end = |n: usize| self.bytes * n / self.pieces;
@@ -38,7 +39,7 @@ impl Cell {
         (0..self.pieces).map(piece).collect()
     }
 
-    /// The same for whoever chooses.
+    /// The same for the picker.
     pub(super) fn outgoing(&self, memory: SendMemory) -> Outgoing {
         let pages = |piece: Range<usize>| (piece.end - 1) / PAGE - piece.start / PAGE + 1;
         let pieces = self.pieces(memory == SendMemory::Placed);
@@ -66,11 +67,11 @@ impl fmt::Display for Cell {
     }
 }
 
-/// Who takes turns.
+/// A contestant that takes turns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Contestant {
     Mode(SendMode),
-    /// What is expected to be the cheapest, of memory that is placed where it suits.
+    /// The mode that is expected to be the cheapest, of memory that is placed where it suits.
     Automatic,
     /// The same of memory that is not registered.
     Unregistered,
@@ -95,7 +96,7 @@ impl Contestant {
         }
     }
 
-    /// What those that choose may choose from.
+    /// The kind of memory that a choosing contestant may choose from.
     pub(super) fn memory(self) -> Option<SendMemory> {
         match self {
             Contestant::Mode(_) => None,
@@ -104,7 +105,7 @@ impl Contestant {
         }
     }
 
-    /// Whether `mode` is one that it is compared with when the best is looked for.
+    /// Returns whether `mode` is one that it is compared with when the best is looked for.
     pub(super) fn is_measured_against(self, mode: SendMode) -> bool {
         match self {
             Contestant::Unregistered => mode.copies() || mode == SendMode::PerSend,
@@ -113,7 +114,7 @@ impl Contestant {
     }
 }
 
-/// How the kernel is asked.
+/// The request to the kernel.
 pub(super) fn way(mode: SendMode) -> Way {
     match mode {
         SendMode::Plain => Way::Call,

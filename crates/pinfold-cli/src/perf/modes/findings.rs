@@ -1,4 +1,4 @@
-//! What a run has found.
+//! The findings of a run.
 
 use std::time::Duration;
 
@@ -29,11 +29,11 @@ pub(super) struct Findings {
     pub(super) took: Duration,
 }
 
-/// How automatic did.
+/// The results of automatic.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Totals {
     pub(super) messages: u64,
-    /// Of automatic over the best mode, where that is worst.
+    /// Of automatic over the best mode, for the worst row.
     pub(super) worst: Option<(Cell, f64)>,
     /// Of automatic over two-copy, the longest message in one piece.
     pub(super) memory_of_two_copy: Option<f64>,

@@ -1,5 +1,6 @@
-//! The network that is sent into: two namespaces and a cable. The near end knows two neighbours: one whose
-//! Ethernet address nobody has, so that the far end discards what is sent there, and the far end itself.
+//! The network for the messages: two namespaces and a cable. The near end knows two neighbours: one
+//! at an Ethernet address that does not exist, so that the far end discards messages to it, and the
+//! far end itself.
 
 use std::{
     io,
@@ -19,14 +20,14 @@ const MTU: u16 = 9000;
 /// The longest payload of a datagram: a packet less the headers of IP and UDP.
 const SEGMENT_BYTES: u16 = MTU - 28;
 
-/// Of RFC 5737's addresses for examples, which nobody else has.
+/// Addresses of RFC 5737's examples, which no other host has.
 const HERE: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 1);
 const THERE: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 2);
 const NOWHERE: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 9);
-/// The port for what is to be discarded (RFC 863).
+/// The port for messages to be discarded (RFC 863).
 const DISCARD: u16 = 9;
 
-/// How long a message may take to arrive.
+/// Time that a message may take to arrive.
 const SOON: Duration = Duration::from_secs(2);
 
 pub(super) struct Ground {
@@ -37,10 +38,10 @@ pub(super) struct Ground {
 }
 
 impl Ground {
-    /// Makes the network; it is gone with this, or with the process.
+    /// Makes the network; it is gone when this is dropped, or with the process.
     ///
     /// # Errors
-    /// With what is missing, and what to do about it.
+    /// The missing facility, and a remedy.
     pub(super) fn new() -> Result<Ground> {
         if !user::is_root_inside() {
             user::become_root_inside().map_err(denied)?;
@@ -57,7 +58,7 @@ impl Ground {
         near_end.up()?;
         near_end.set_neighbour(IpAddr::V4(NOWHERE), NOBODY)?;
         near_end.set_neighbour(IpAddr::V4(THERE), far_end.hardware()?)?;
-        // If it does not come to that, sends fail and say so.
+        // If the link does not come up, sends fail and say so.
         near_end.wait_until_running(SOON)?;
         Ok(Ground { near, far, near_end, _far_end: far_end })
     }
@@ -92,7 +93,7 @@ impl Ground {
         })
     }
 
-    /// Packets that went out so far. Segments that nobody cut count as one.
+    /// Packets that went out so far. Segments that were not cut count as one.
     pub(super) fn packets(&self) -> Result<u64> {
         Ok(self.near_end.counters().map_err(denied)?.sent)
     }

@@ -1,5 +1,6 @@
-//! What lock, copy and unlock cost apart (Bhikshesvaran, table 5.4): registering memory with a ring,
-//! copying it, and ending the registration; each the whole call, of memory that a message would have.
+//! The separate costs of lock, copy and unlock (Bhikshesvaran, table 5.4): registering memory with
+//! a ring, copying it, and ending the registration; each the whole call, of memory that a message
+//! would have.
 
 use std::hint::black_box;
 
@@ -15,7 +16,7 @@ use super::{
     measure::Row,
 };
 
-/// Areas that are looked at together.
+/// Areas that are measured together.
 const BATCH: usize = 16;
 const TURNS: usize = 21;
 
@@ -26,7 +27,7 @@ pub(super) struct Lock {
     pub(super) register_ns: Option<f64>,
     pub(super) unregister_ns: Option<f64>,
     pub(super) copy_cache_ns: f64,
-    /// `None` where nothing empties the caches.
+    /// `None` if no instruction empties the caches.
     pub(super) copy_memory_ns: Option<f64>,
     /// A system call that does nothing: part of the first two.
     pub(super) call_ns: f64,
@@ -37,8 +38,8 @@ pub(super) struct Lock {
     pub(super) send_copy_memory_ns: Option<f64>,
 }
 
-/// Measures each of `sizes`; what it is worth within a send is taken from `rows`. With why nothing can be
-/// registered, if so.
+/// Measures each of `sizes`; the worth within a send is taken from `rows`. Returns also the reason
+/// why nothing can be registered, if so.
 pub(super) fn measure(sizes: &[usize], rows: &[Row]) -> (Vec<Lock>, Option<String>) {
     let made = Registered::new(BATCH as u32);
     let mut why = made.as_ref().err().map(ToString::to_string);
@@ -93,7 +94,7 @@ pub(super) fn measure(sizes: &[usize], rows: &[Row]) -> (Vec<Lock>, Option<Strin
                 add(3, start);
                 let start = cpu_ns();
                 for slot in slots {
-                    // It is this ring's.
+                    // The slot is this ring's.
                     let _ = ring.unpin(slot);
                 }
                 add(4, start);
@@ -121,7 +122,7 @@ pub(super) fn measure(sizes: &[usize], rows: &[Row]) -> (Vec<Lock>, Option<Strin
     (locks, why)
 }
 
-/// What a send in one piece by `more` takes longer than one of registered memory.
+/// The extra time of a send in one piece by `more`, over one of registered memory.
 fn apart(rows: &[Row], bytes: usize, more: SendMode, from: SentFrom) -> Option<f64> {
     let cell = Cell { bytes, pieces: 1, from };
     let of = |mode| {

@@ -1,5 +1,5 @@
-//! Cell after cell: in each round everybody has a turn, in another order each time, so that whatever
-//! disturbs the machine disturbs all of them alike.
+//! Cell after cell: in each round every contestant has a turn, in another order each time, so that
+//! disturbances of the machine affect all of them alike.
 
 use std::time::Instant;
 
@@ -13,12 +13,12 @@ use super::{
 };
 use crate::{perf::fail::Result, progress};
 
-/// Of all time, what the rounds have; the rest is for what comes before and after.
+/// The part of all time that the rounds have; the rest is for the steps before and after.
 const SHARE: f64 = 0.8;
-/// Rounds that there is always time for.
+/// The least rounds, for which there is always time.
 const ROUNDS_MIN: usize = 3;
 
-/// What became of one contestant in one cell.
+/// The result of one contestant in one cell.
 pub(super) struct Row {
     pub(super) cell: Cell,
     pub(super) who: Contestant,
@@ -31,7 +31,7 @@ pub(super) struct Found {
     pub(super) rounds: usize,
     pub(super) cpu_ns: f64,
     pub(super) elapsed_ns: f64,
-    /// Over the same round's of two-copy, if that was measured.
+    /// Over the same round's of two-copy, if it was measured.
     pub(super) of_two_copy: Option<f64>,
     /// Over the same round's of the best mode that it may choose from.
     pub(super) of_best: Option<f64>,
@@ -94,7 +94,7 @@ pub(super) fn measure(
     Ok((rows, notes))
 }
 
-/// The turns of one contestant, or why it has none.
+/// The turns of one contestant, or the reason why it has none.
 struct Samples {
     who: Contestant,
     turns: std::result::Result<Vec<Turn>, String>,
@@ -192,7 +192,7 @@ mod tests {
         assert_eq!((plain.of_two_copy, plain.of_best, plain.cpu_ns), (Some(2.0), Some(4.0), 4.0));
         assert_eq!((plain.rounds, plain.notified, plain.copied), (3, 48, 6));
         assert_eq!(found("aligned"), Err("no".into()));
-        // The one that chooses from less is compared with less.
+        // The contestant that chooses from less is compared with less.
         assert_eq!(found("automatic").unwrap().of_best, Some(2.0));
         assert_eq!(found("automatic-unregistered").unwrap().of_best, Some(1.5));
     }

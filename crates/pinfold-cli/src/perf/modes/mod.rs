@@ -1,10 +1,11 @@
-//! `pinfold perf send-modes`: what it costs the sender to send datagrams, copied, pinned each time, or
-//! pinned once (Bhikshesvaran, *Single Copy Device Driver for the IBM APE25*, chapter 5).
+//! `pinfold perf send-modes`: the sender's costs of datagrams, copied, pinned each time, or pinned
+//! once (Bhikshesvaran, *Single Copy Device Driver for the IBM APE25*, chapter 5).
 //!
-//! - [`args`]: the options. [`cell`]: the grid that is measured, and who takes turns.
-//! - [`ground`]: the network that is sent into. [`bench`]: one turn. [`calibrate`]: what modes cost, for
-//!   automatic. [`measure`]: all turns. [`lock`]: lock, copy and unlock apart. [`verify`]: contents.
-//! - [`findings`], [`record`]: what comes out. [`text`], [`page`]: how it is shown.
+//! - [`args`]: the options. [`cell`]: the grid that is measured, and the contestants.
+//! - [`ground`]: the network for the messages. [`bench`]: one turn. [`calibrate`]: the costs of
+//!   modes, for automatic. [`measure`]: all turns. [`lock`]: lock, copy and unlock apart.
+//!   [`verify`]: contents.
+//! - [`findings`], [`record`]: the results. [`text`], [`page`]: the ways to show them.
 
 mod args;
 mod bench;
@@ -50,7 +51,7 @@ fn act(args: &ModesArgs) -> Result<()> {
     // First of all: only a process with one thread can become root within a namespace of its own.
     let ground = Ground::new()?;
     let core = wish.core.or_else(|| affinity::current_cpus().last().copied());
-    // Where the thread cannot be bound, it is as it is.
+    // If the thread cannot be bound, it runs on as it is.
     let core = core.filter(|&core| affinity::pin_to(core).is_ok());
     let verified = verify::verify(&ground)?;
     let mut bench = Bench::new(&ground)?;
@@ -88,7 +89,8 @@ fn act(args: &ModesArgs) -> Result<()> {
     show(&found, &output)
 }
 
-/// Shows what was found, in every way that was asked for. What one cannot show, the others still do.
+/// Shows the findings, in every way that was asked for. If one way fails, the others still show
+/// them.
 fn show(found: &Findings, output: &Output) -> Result<()> {
     let text = if output.json {
         found.notes.iter().for_each(say);

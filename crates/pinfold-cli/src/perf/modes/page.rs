@@ -57,7 +57,7 @@ pub(super) fn page(found: &Findings) -> String {
     page
 }
 
-/// `None` where there are not two sizes to draw a line between.
+/// `None` if there are not two sizes to draw a line between.
 fn figure(found: &Findings, here: &[Cell]) -> Option<String> {
     let curve = |who: Contestant| Curve {
         name: who.name().into(),

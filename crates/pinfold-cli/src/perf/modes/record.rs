@@ -174,7 +174,7 @@ const COLUMNS: [&str; 14] = [
     "absent",
 ];
 
-/// The sends: a line of names, then one for each row. What is unknown is empty.
+/// The sends: a line of names, then one for each row. Unknown values are empty.
 ///
 /// # Errors
 /// Not expected.

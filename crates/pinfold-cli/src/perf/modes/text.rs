@@ -36,12 +36,12 @@ pub(super) fn text(found: &Findings) -> String {
     text
 }
 
-/// Whether two cells are of one table.
+/// Returns whether two cells are of one table.
 pub(super) fn same(a: &Cell, b: &Cell) -> bool {
     (a.pieces, a.from) == (b.pieces, b.from)
 }
 
-/// What one must know to read it.
+/// Facts that one must know to read it.
 pub(super) fn facts(found: &Findings) -> Vec<String> {
     let core = found.core.map_or("one core".to_owned(), |core| format!("core {core}"));
     vec![format!(
@@ -49,7 +49,7 @@ pub(super) fn facts(found: &Findings) -> Vec<String> {
     )]
 }
 
-/// What a table is about.
+/// The title of the table that a cell is in.
 pub(super) fn title(cell: &Cell) -> String {
     let source = match cell.source() {
         "cache" => "written a moment ago",
@@ -102,7 +102,7 @@ fn sends(text: &mut String, found: &Findings, group: &Cell, here: &[Cell]) {
     }
 }
 
-/// Why there are gaps in a table.
+/// The reasons why there are gaps in a table.
 pub(super) fn reasons(found: &Findings, here: &[Cell]) -> Vec<String> {
     let mut reasons: Vec<String> = Vec::new();
     for row in found.rows.iter().filter(|row| here.contains(&row.cell)) {
@@ -148,7 +148,7 @@ pub(super) fn lock(it: &Lock) -> [String; 9] {
     ]
 }
 
-/// What the columns mean.
+/// The meaning of the columns.
 pub(super) const LOCK_HINT: &str = "register, unregister: the whole call of a ring; copy: memcpy; send: \
     what pinning and copying are worth within a send, which is per-send less cached, and two-copy less \
     cached";
@@ -166,7 +166,7 @@ fn locks(text: &mut String, locks: &[Lock]) {
     locks.iter().map(lock).for_each(&mut line);
 }
 
-/// What was checked of a mode.
+/// The checks of a mode, in words.
 pub(super) fn checked(it: &Verified) -> String {
     let mut text = match (it.messages, it.notified) {
         (0, _) => format!("{}: nothing was checked", it.mode.name()),

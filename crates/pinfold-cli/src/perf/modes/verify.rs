@@ -1,5 +1,5 @@
-//! Whether what arrives is what was sent, by each mode, with a receiver at the far end; and whether the
-//! kernel then copied what was not to be copied.
+//! A check that messages arrive as they were sent, by each mode, with a receiver at the far end;
+//! and that the kernel then copied nothing that was not to be copied.
 
 use std::{net::UdpSocket, time::Duration};
 
@@ -20,21 +20,21 @@ const CELLS: [(usize, usize); 5] = [(136, 1), (3936, 1), (3936, 4), (16_000, 8),
 
 const LIMIT: Duration = Duration::from_secs(5);
 
-/// What was checked of one mode.
+/// The checks of one mode.
 pub(super) struct Verified {
     pub(super) mode: SendMode,
     pub(super) messages: u64,
     pub(super) bytes: u64,
     pub(super) notified: u64,
     pub(super) copied: u64,
-    /// Why nothing was, or not all.
+    /// The reason why no check was made, or not all.
     pub(super) absent: Option<String>,
 }
 
 /// Checks all modes.
 ///
 /// # Errors
-/// [`Fail::Wrong`], and if the network fails.
+/// [`Fail::Wrong`], and any failure of the network.
 pub(super) fn verify(ground: &Ground) -> Result<Vec<Verified>> {
     SendMode::ALL.into_iter().map(|mode| one(ground, mode)).collect()
 }
@@ -63,7 +63,7 @@ fn one(ground: &Ground, mode: SendMode) -> Result<Verified> {
         let mut area = sender.take().ok_or_else(|| said(&"memory is still in flight"))?;
         let (seed, mut message) = (seed(at as u64), vec![0; bytes]);
         fill(&mut message, seed);
-        // What is between the pieces is not to be sent.
+        // Bytes between the pieces are not to be sent.
         let (memory, mut rest) = (sender.bytes_mut(&mut area), &message[..]);
         memory.fill(0xee);
         for part in &parts {
@@ -91,7 +91,7 @@ fn one(ground: &Ground, mode: SendMode) -> Result<Verified> {
     Ok(all)
 }
 
-/// `bytes` bytes, of as many datagrams as it takes.
+/// Receives `bytes` bytes, of as many datagrams as it takes.
 fn receive(from: &UdpSocket, bytes: usize) -> std::io::Result<Vec<u8>> {
     let (mut all, mut one) = (Vec::new(), vec![0; 1 << 16]);
     while all.len() < bytes {

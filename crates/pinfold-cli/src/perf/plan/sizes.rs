@@ -47,8 +47,8 @@ fn arena(what: What, quick: bool) -> &'static [usize] {
     }
 }
 
-/// The sizes for which every message is also written before and read after it goes: with one copy
-/// at user level that makes the greatest difference.
+/// The sizes for which every message is also written before and read after it goes: this makes the
+/// greatest difference with one copy at user level.
 pub(super) fn touched_too(what: What, group: Group, quick: bool) -> &'static [usize] {
     match (what, group, quick) {
         (What::Latency, Group::Arena, true) => &[MI],

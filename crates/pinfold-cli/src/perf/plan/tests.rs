@@ -1,4 +1,4 @@
-//! What is planned, and how the time is shared.
+//! Tests of the plan, and of how the time is shared.
 
 use super::*;
 
@@ -97,7 +97,7 @@ fn wishes_are_kept() {
 }
 
 /// Runs the whole plan where each step takes `slowness` times what it should, and at least
-/// `shortest`. What passed, and the rounds that were done.
+/// `shortest`. Returns the time that passed, and the rounds that were done.
 fn simulate(total: Duration, slowness: f64, shortest: Duration) -> (Duration, u32) {
     let (wish, budget) = (wish(), Budget::new(total));
     let steps = steps(&wish, &wish.made());
@@ -179,7 +179,7 @@ fn settings_are_measured_with_what_one_would_use_instead() {
             assert!(kinds.iter().eq(wanted), "{setting:?} {what:?} {kinds:?}");
         }
     }
-    // What is set up for nothing else is set up for that.
+    // Only settings that make a difference to a subject have it set up anew.
     assert!(made.contains(&(Id::AUTO, Setting::Dedicated)));
     assert!(made.contains(&(Id::plain(Kind::Unix), Setting::Peers)));
     assert!(!made.contains(&(Id::AUTO, Setting::Paced)));
@@ -232,7 +232,7 @@ fn long_messages_can_be_left_out() {
     let longest = |wish: &Wish| wish.cells().iter().map(|cell| cell.size).max();
     assert_eq!(longest(&wish), Some(1 << 20));
     assert_eq!(longest(&Wish { size_max: usize::MAX, ..wish }), Some(64 << 20));
-    // What everything else would take for ever with, is only given.
+    // Sizes that everything else would take for ever with are only given.
     let all = Wish { quick: false, ..self::wish() };
     let steps = steps(&all, &all.made());
     let mut long = steps.iter().filter(|step| step.cell.size > 64 << 20).peekable();

@@ -1,8 +1,8 @@
 //! `active`: active messages, eight bytes each: requests to a handler of the second process, which
 //! answers within it, and a stream of calls to another one.
 //!
-//! The second process looks for messages without a pause, as one would that has nothing else to do.
-//! Its answer is the same all through a run.
+//! The second process looks for messages without a pause, like a program that has nothing else to
+//! do. Its answer is the same all through a run.
 
 use std::sync::{
     Arc,
@@ -25,7 +25,7 @@ use crate::perf::{
 
 /// The handler that answers.
 const ASK: u32 = 1;
-/// The handler that does not.
+/// The handler that does not answer.
 const TELL: u32 = 2;
 
 /// One side of it.
@@ -35,25 +35,25 @@ pub(in crate::perf) struct Active {
     peer: PeerId,
     watch: Watch,
     served: Arc<Served>,
-    /// Second: messages that were waited for.
+    /// Second: the number of messages to wait for.
     awaited: u64,
-    /// First: what is being answered.
+    /// First: the number of the request being answered.
     reply: Option<Reply>,
 }
 
-/// What handlers and their process know of each other. One thread does all of it.
+/// State that handlers and their process share. One thread does all of it.
 #[derive(Default)]
 struct Served {
-    /// Messages that came, and the last of them.
+    /// The number of messages that came, and the last of them.
     messages: AtomicU64,
     last: AtomicU64,
-    /// What requests are answered with.
+    /// The answer to requests.
     answer: AtomicU64,
 }
 
 impl Served {
     fn take(&self, payload: &[u8]) {
-        // One of another length is not counted, and so missed.
+        // A message of another length is not counted, and so missed.
         if let Ok(word) = payload.try_into() {
             self.last.store(u64::from_ne_bytes(word), Ordering::Relaxed);
             self.messages.store(self.messages.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
@@ -68,7 +68,7 @@ impl Active {
         let here = Arc::clone(&served);
         endpoint.handle(ASK, move |active| {
             here.take(active.payload());
-            // Who asked hears if it fails.
+            // The requester hears if it fails.
             let _ = active.reply(&here.answer.load(Ordering::Relaxed).to_ne_bytes());
         })?;
         let here = Arc::clone(&served);
@@ -90,7 +90,7 @@ impl Bench for Active {
 struct Asking<'a>(&'a mut Active);
 
 impl Asking<'_> {
-    /// Second: sees to so many more messages, and copies the last of them.
+    /// Second: handles so many more messages, and copies the last of them.
     #[inline]
     fn serve(&mut self, count: usize, into: &mut [u8]) -> Result<()> {
         let active = &mut *self.0;

@@ -1,8 +1,8 @@
-//! Messages over a stream of bytes: what pipes and stream sockets have in common.
+//! Messages over a stream of bytes: the code that pipes and stream sockets share.
 //!
-//! Where latency counts, both ends look again at once, with calls that do not wait: a sleep and a
-//! wake-up would cost microseconds. Where processor time counts, they wait in the kernel. One
-//! call writes a message and one reads it, as far as the kernel's buffer allows.
+//! If latency counts, both ends look again at once, with calls that do not wait: a sleep and a
+//! wake-up would cost microseconds. If processor time counts, they wait in the kernel. One call
+//! writes a message and one reads it, as far as the kernel's buffer allows.
 
 use std::os::fd::{AsFd, OwnedFd};
 
@@ -43,7 +43,7 @@ impl Bytes {
         }
     }
 
-    /// Reads what is there now.
+    /// Reads the bytes that are there now.
     #[inline]
     fn read_some(&self, into: &mut [u8]) -> Result<usize> {
         match read(&self.into, into) {

@@ -23,7 +23,7 @@ impl Cma {
     }
 }
 
-/// Where only ancestors may look into a process (Yama), this lets the other one do so.
+/// Lets the other process look into this one, where only ancestors may do so (Yama).
 pub(super) fn allow(pair: &Pair) {
     let peer = i32::try_from(pair.peer_pid()).ok().and_then(Pid::from_raw);
     if let Some(peer) = peer {
@@ -31,14 +31,14 @@ pub(super) fn allow(pair: &Pair) {
     }
 }
 
-/// Reads a number that only the right process has out of the other side.
+/// Reads a number out of the other side that only the right process has.
 fn try_it(pair: &mut Pair) -> Result<()> {
     let secret = pinfold_sys::cpu::clock::now_ns().to_le_bytes();
     pair.tell(&(secret.as_ptr() as u64, secret))?;
     let (address, expected): (u64, [u8; 8]) = pair.hear()?;
     let mut found = [0; 8];
     let done = read_remote_into(pair.peer_pid(), address, &mut found);
-    // The other side's copy must last until this side has looked, and the other way round.
+    // Each side's copy must last until the other side has looked.
     pair.tell(&())?;
     pair.hear::<()>()?;
     done.map_err(Fail::os("process_vm_readv"))?;

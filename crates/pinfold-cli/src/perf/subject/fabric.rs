@@ -1,5 +1,5 @@
-//! `libfabric`: tagged messages over its provider for TCP, by the calls of fabtests' `fi_rdm_tagged_bw`, and
-//! waiting by looking again.
+//! `libfabric`: tagged messages over its provider for TCP, by the calls of fabtests'
+//! `fi_rdm_tagged_bw`, polling for completions.
 
 use std::{
     net::{IpAddr, Ipv4Addr, SocketAddrV4, UdpSocket},
@@ -17,7 +17,7 @@ use crate::perf::{
     terms::Side,
 };
 
-/// How long the first messages may take, which open the connection.
+/// Time that the first messages may take, which open the connection.
 const SOON: Duration = Duration::from_secs(5);
 
 /// One end of it.
@@ -30,7 +30,7 @@ impl Fabric {
     /// This side's end; the first process is at `at`.
     ///
     /// # Errors
-    /// Where libfabric is missing, or lacks a provider.
+    /// An error if libfabric is missing, or lacks a provider.
     pub(in crate::perf) fn set_up(at: IpAddr, pair: &mut Pair) -> Result<Fabric> {
         let mut end = Endpoint::open(own_address(at, pair.side())?)?;
         pair.tell(&end.address())?;
@@ -56,7 +56,7 @@ fn own_address(at: IpAddr, side: Side) -> Result<Ipv4Addr> {
     let own = match side {
         Side::First => at,
         Side::Second => {
-            // Connecting sends nothing, but says from where it would.
+            // Connecting sends nothing, but tells the local address.
             let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0));
             let found = socket.and_then(|socket| {
                 socket.connect((at, 9))?;

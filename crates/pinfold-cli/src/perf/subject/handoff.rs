@@ -1,8 +1,8 @@
 //! `handoff`: the message is the sender's memory itself, given away and looked at where it is.
 //!
 //! Each process has a buffer in an arena that it gives to the other again and again, without
-//! writing it in between: what is timed is the giving, not what the receiver does with the bytes.
-//! After each run both look at all of what they are given, and check it.
+//! writing it in between: only the giving is timed, not the receiver's use of the bytes. After each
+//! run both sides read all of the bytes that they are given, and check them.
 
 use pinfold::{Arena, ArenaBuf, DonatedBuf, Endpoint, Path, PeerId};
 
@@ -19,7 +19,7 @@ use crate::perf::{
 
 /// The tag of every message.
 const TAG: u64 = 1;
-/// Bytes that are looked at together; a multiple of a word.
+/// Bytes that are read together; a multiple of a word.
 const PART: usize = 64 << 10;
 
 /// One side of it.
@@ -27,7 +27,7 @@ pub(in crate::perf) struct Handoff {
     endpoint: Endpoint,
     peer: PeerId,
     arena: Arena,
-    /// What this side gave in the last run.
+    /// The buffer that this side gave in the last run.
     memory: Option<ArenaBuf>,
 }
 
@@ -42,7 +42,7 @@ impl Handoff {
         Ok(Handoff { endpoint, peer, arena, memory: None })
     }
 
-    /// What this side gives in this run.
+    /// The buffer that this side gives in this run.
     fn donation(&mut self, spec: &Spec, side: Side) -> Result<DonatedBuf> {
         let fits = |memory: &ArenaBuf| memory.len() == spec.size;
         let mut memory = match self.memory.take().filter(fits) {
@@ -53,7 +53,7 @@ impl Handoff {
         Ok(memory.into())
     }
 
-    /// Checks what the other side gives, and gets back what this one gave.
+    /// Checks the buffer that the other side gives, and gets back the one that this side gave.
     fn check(&mut self, stage: &Stage, spec: &Spec, donation: DonatedBuf) -> Result<()> {
         let handoff = self.endpoint.handoff(self.peer, TAG, donation);
         let view = self.endpoint.recv_view(self.peer, TAG)?;
@@ -71,7 +71,8 @@ impl Handoff {
         drop(view);
         let (receipt, donation) = handoff.wait();
         receipt?;
-        // None where the other side still looks at it: then there is new memory for the next run.
+        // The buffer is lost if the other side still looks at it: then there is new memory for the
+        // next run.
         self.memory = donation.into_arena_buf();
         Ok(())
     }
@@ -119,7 +120,7 @@ impl Subject for Giving<'_> {
     }
 
     fn carries_bytes(&self) -> bool {
-        // Not those of the stage.
+        // The messages of the stage are not used.
         false
     }
 

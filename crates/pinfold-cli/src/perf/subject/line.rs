@@ -1,6 +1,6 @@
 //! `line`: one cache line bounced between the two cores: the floor under every latency.
 //!
-//! The line carries a counter, so a message that was lost or came twice would stop the run.
+//! The line carries a counter, so a lost or repeated message would stop the run.
 
 use std::{
     os::fd::AsFd,

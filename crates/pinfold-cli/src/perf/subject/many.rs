@@ -1,4 +1,4 @@
-//! Many ends of one kind that take turns, message by message: as where a program has many peers.
+//! Many ends of one kind that take turns, message by message, as in a program with many peers.
 
 use super::{Subject, Waiting};
 use crate::perf::{
@@ -6,7 +6,7 @@ use crate::perf::{
     payload::Messages,
 };
 
-/// How many.
+/// The number of ends.
 pub(in crate::perf) const ENDS: usize = 16;
 
 /// The ends; both sides have them in the same order.
@@ -18,10 +18,10 @@ pub(in crate::perf) struct Many<S> {
 }
 
 impl<S: Subject> Many<S> {
-    /// [`ENDS`] of what `make` makes.
+    /// [`ENDS`] ends, made by `make`.
     ///
     /// # Errors
-    /// The first that it gives.
+    /// The first error of `make`.
     pub(in crate::perf) fn of(make: impl FnMut(usize) -> Result<S>) -> Result<Many<S>> {
         Ok(Many { ends: (0..ENDS).map(make).collect::<Result<_>>()?, sent: 0, received: 0 })
     }

@@ -1,8 +1,8 @@
 //! `mapping`: the receiver reads the sender's memory through a mapping, bare: the floor of every
 //! message that is copied once at user level.
 //!
-//! What the sender writes lies in memory of its own that the receiver has mapped, as in an arena;
-//! the receiver copies it out with `memcpy`.
+//! The sender writes into memory of its own that the receiver has mapped, as in an arena; the
+//! receiver copies it out with `memcpy`.
 
 use std::os::fd::AsFd;
 
@@ -26,13 +26,13 @@ const BYTES: usize = (4 << 30) + (32 << 20);
 /// One side of it.
 pub(in crate::perf) struct Mapping {
     offers: Offers<Peek>,
-    /// This side's messages, where the other one sees them.
+    /// This side's messages, in memory that the other side sees.
     messages: Messages,
 }
 
-/// The other process's memory, as it is seen here.
+/// The other process's memory, as seen from here.
 struct Peek {
-    /// Where this side's memory begins.
+    /// The address at which this side's memory begins.
     base: usize,
     window: Window,
 }

@@ -1,4 +1,4 @@
-//! `memcpy`: a copy within one process, which is no message, but what one would cost if it were
+//! `memcpy`: a copy within one process. It is no message, but costs as much as one that would be
 //! nothing but one copy with everything at hand. The other process waits.
 
 use std::hint::black_box;
@@ -19,7 +19,7 @@ pub(in crate::perf) struct Memcpy;
 
 impl Bench for Memcpy {
     fn run(&mut self, stage: &mut Stage, spec: &Spec) -> Result<Outcome> {
-        // A copy that was received is a message that was sent: the seeds are the first side's.
+        // A received copy is a message that was sent: the seeds are the first side's.
         stage.out.shape(spec.size, 1, spec.memory)?;
         stage.into.shape(spec.size, 1, spec.memory)?;
         stage.out.fill(spec.first_number(Side::First));

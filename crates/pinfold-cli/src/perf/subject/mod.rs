@@ -1,9 +1,9 @@
-//! What is measured: Pinfold, what one would use instead, and the floors.
+//! The subjects that are measured: Pinfold, its alternatives, and the floors.
 //!
 //! Every subject moves messages of an agreed size between the same two processes, from and into
-//! memory of the same kind, and is set up once, before anything is timed. Where messages lie makes
-//! a difference to Pinfold; everything else has them in ordinary memory, but for `mapping`, which
-//! is what arenas are measured against.
+//! memory of the same kind, and is set up once, before anything is timed. The place of messages
+//! makes a difference to Pinfold; all other subjects have them in ordinary memory, but for
+//! `mapping`, which arenas are measured against.
 
 pub(super) mod active;
 mod bytes;
@@ -31,12 +31,12 @@ use super::{
     terms::{Outcome, Setting, Spec},
 };
 
-/// How a subject waits.
+/// The way in which a subject waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Waiting {
     /// It looks again at once: the least latency, a whole core.
     Spin,
-    /// It sleeps in the kernel, as programs that mind their processor time do.
+    /// It sleeps in the kernel, as programs do that save processor time.
     Sleep,
 }
 
@@ -63,38 +63,38 @@ pub(crate) trait Subject {
     /// Sends and receives `count` messages at once, while the other side does the same.
     fn exchange(&mut self, out: &Messages, into: &mut Messages, count: usize) -> Result<()>;
 
-    /// How to wait from now on.
+    /// Sets the way of waiting from now on.
     fn set_waiting(&mut self, _waiting: Waiting) -> Result<()> {
         Ok(())
     }
 
-    /// Under which circumstances messages go from now on, as far as that is its business.
+    /// Sets the circumstances of messages from now on, as far as they concern it.
     fn set_setting(&mut self, _setting: Setting) -> Result<()> {
         Ok(())
     }
 
-    /// Whether messages carry bytes that can be checked.
+    /// Returns whether messages carry bytes that can be checked.
     fn carries_bytes(&self) -> bool {
         true
     }
 
-    /// The path that the last message took, where there is a choice.
+    /// The path that the last message took, if there is a choice.
     fn path_taken(&self) -> Option<&'static str> {
         None
     }
 
-    /// What carries the messages, where it has found that out for itself.
+    /// The provider that carries the messages, where it has found that out for itself.
     fn provider(&self) -> Option<String> {
         None
     }
 }
 
-/// A subject as the runner sees it: something that does its part of one run.
+/// A subject as the runner sees it: it does its part of one run.
 pub(crate) trait Bench {
     /// Does this side's part.
     fn run(&mut self, stage: &mut Stage, spec: &Spec) -> Result<Outcome>;
 
-    /// What carries the messages, where it has found that out for itself.
+    /// The provider that carries the messages, where it has found that out for itself.
     fn provider(&self) -> Option<String> {
         None
     }

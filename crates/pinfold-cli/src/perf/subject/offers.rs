@@ -1,8 +1,8 @@
-//! Messages that the receiver fetches out of the sender's memory: what `cma` and `mapping` have in
-//! common.
+//! Messages that the receiver fetches out of the sender's memory: the code that `cma` and `mapping`
+//! share.
 //!
-//! The sender writes where the message lies into a line that both map; the receiver fetches the
-//! bytes and says so in another line. As many as [`WINDOW`] may be outstanding.
+//! The sender writes the message's place into a line that both map; the receiver fetches the bytes
+//! and says so in another line. At most [`WINDOW`] messages are outstanding.
 
 use std::{
     os::fd::AsFd,
@@ -20,7 +20,8 @@ use crate::perf::{
 const WINDOW: u64 = 64;
 const BYTES: usize = 4 * 4096;
 
-// Lines of one direction: the offers, what was taken, and one bell each for the two who wait.
+// Lines of one direction: the offers, the count of those taken, and a bell for each of the two
+// sides that wait.
 const TAKEN: usize = WINDOW as usize;
 const OFFER_BELL: usize = TAKEN + 1;
 const TAKEN_BELL: usize = TAKEN + 2;
@@ -28,13 +29,13 @@ const LINES: usize = TAKEN + 4;
 
 const _: () = assert!(2 * LINES * crate::perf::shared::LINE <= BYTES);
 
-/// How bytes are fetched.
+/// The way in which bytes are fetched.
 pub(in crate::perf) trait Fetch {
-    /// Where a message of this side lies, in a number that the other side's [`Fetch::fetch`]
+    /// The place of a message of this side, as a number that the other side's [`Fetch::fetch`]
     /// understands.
     fn locate(&self, message: &[u8]) -> u64;
 
-    /// Fetches all of `into` from there.
+    /// Fetches all of `into` from `at`.
     fn fetch(&mut self, at: u64, into: &mut [u8]) -> Result<()>;
 }
 
@@ -44,7 +45,7 @@ pub(in crate::perf) struct Offers<F> {
     shared: Shared,
     watch: Watch,
     waiting: Waiting,
-    /// First lines of what goes out and of what comes in.
+    /// First lines of the outgoing and of the incoming direction.
     out: usize,
     into: usize,
     offered: u64,
@@ -90,7 +91,7 @@ impl<F: Fetch> Offers<F> {
         true
     }
 
-    /// Waits until the other side has taken all but `left` of what was offered.
+    /// Waits until the other side has taken all but `left` of the offers.
     #[inline]
     fn wait_taken(&self, left: u64) -> Result<()> {
         let word = self.word(self.out + TAKEN, 0);
@@ -118,8 +119,8 @@ impl<F: Fetch> Offers<F> {
         loop {
             let heard = bell.load(Ordering::Acquire);
             sleeping.store(1, Ordering::Relaxed);
-            // Either the other side sees the flag, or this side sees what it did: both fence
-            // between their store and their load.
+            // Either the other side sees the flag, or this side sees the other's progress: both
+            // fence between their store and their load.
             fence(Ordering::SeqCst);
             if ready() {
                 sleeping.store(0, Ordering::Relaxed);

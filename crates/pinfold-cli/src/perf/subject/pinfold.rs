@@ -1,9 +1,9 @@
 //! `pinfold`: this library, through the calls that programs use: tagged messages, blocking,
 //! from and into borrowed memory, one endpoint in each process for each choice of paths.
 //!
-//! Where the sender would have to wait for the receiver to have a message (`cma`, `mapped`, connections with
-//! other hosts), a stream keeps a window of sends under way, as any program with many messages would; and where
-//! messages come straight from a connection, one of receives.
+//! If the sender would have to wait until the receiver has a message (`cma`, `mapped`, connections
+//! with other hosts), a stream keeps a window of sends in flight, as any program with many messages
+//! would; and if messages come straight from a connection, a window of receives.
 
 use std::{
     collections::VecDeque,
@@ -25,20 +25,20 @@ use crate::perf::{
 
 /// The tag of every message.
 const TAG: u64 = 1;
-/// The tag of every other one, where they alternate.
+/// The tag of every other message, if tags alternate.
 const OTHER_TAG: u64 = 2;
 /// Tags from this one on are of messages that never come.
 const FOREIGN_TAG: u64 = 1 << 32;
 /// Receives of those.
 const POSTED: u64 = 64;
-/// Sends under way at once in a stream, at most.
+/// Sends in flight at once in a stream, at most.
 const WINDOW: usize = 32;
 
 /// One side of it.
 pub(in crate::perf) struct Pinfold {
     endpoint: Endpoint,
     peer: PeerId,
-    /// How many messages of the current run went by each path.
+    /// The number of messages of the current run that went by each path.
     sent_by: [u64; Path::ALL.len()],
     /// Messages of this length go straight to a connection, or come straight from one.
     past_the_lane: Option<usize>,
@@ -48,11 +48,11 @@ pub(in crate::perf) struct Pinfold {
     posted: Vec<RecvRequest<Vec<u8>>>,
 }
 
-/// Which tags messages have.
+/// The tags of messages.
 #[derive(Clone, Copy)]
 struct Tags {
     next: u64,
-    /// What changes from one to the next.
+    /// The change from one tag to the next.
     change: u64,
 }
 
@@ -75,10 +75,10 @@ impl Pinfold {
     pub(in crate::perf) fn set_up(pair: &mut Pair, id: Id, setting: Setting) -> Result<Pinfold> {
         let route = id.route.unwrap_or(Route::Auto);
         if id.memory == Memory::Arena {
-            // Whether there can be one here.
+            // An error here means that no arena can be had.
             Arena::new()?;
         }
-        // Where the two processes met at an address, that connection is the one to measure.
+        // If the two processes met at an address, that connection is the one to measure.
         let usual = (id, setting) == (Id::AUTO, Setting::Alone);
         let met = if usual { pair.take_meeting() } else { None };
         let (endpoint, peer) = met.map_or_else(|| connect_for(pair, id, setting), Ok)?;
@@ -122,7 +122,7 @@ impl Pinfold {
     }
 }
 
-/// Whether a message was as long as expected.
+/// Checks that a message was as long as expected.
 fn check_len(received: &Received, into: &[u8]) -> Result<()> {
     if received.len != into.len() as u64 {
         let (came, expected) = (received.len, into.len());
@@ -137,7 +137,7 @@ fn paths(route: Route) -> PathSet {
         // An endpoint must have some path for long messages; none is sent over this one.
         Route::Inline => PathSet::only(&[Path::Inline, Path::Eager]),
         Route::Eager => PathSet::only(&[Path::Eager]),
-        // Whatever lies there, neither side may map it or have the kernel copy it.
+        // Paths by which neither side maps the memory or has the kernel copy it.
         Route::WriteAgent | Route::ReadAgent => PathSet::only(&[Path::Inline, Path::Eager]),
         Route::Cma => PathSet::only(&[Path::Cma]),
         // An endpoint must have another one; it is not taken where this one is faster.
@@ -156,7 +156,8 @@ pub(in crate::perf) fn many(pair: &mut Pair, id: Id) -> Result<Many<Pinfold>> {
             pair.tell(&name)?;
             Many::of(|_| {
                 let peer = accepted(pair, &endpoint)?;
-                // One after the other, so that both have them in the same order.
+                // The endpoints connect one after the other, so that both sides have them in the
+                // same order.
                 pair.tell(&())?;
                 Ok(Pinfold::over(endpoint.clone(), peer))
             })
@@ -173,7 +174,7 @@ pub(in crate::perf) fn many(pair: &mut Pair, id: Id) -> Result<Many<Pinfold>> {
     }
 }
 
-/// Where an endpoint of the first process listens.
+/// The address at which an endpoint of the first process listens.
 fn address(id: Id, setting: Setting) -> String {
     let route = id.route.unwrap_or(Route::Auto).name();
     let (pid, memory) = (std::process::id(), id.memory.name());
@@ -185,7 +186,7 @@ pub(super) fn connect(pair: &mut Pair, id: Id) -> Result<(Endpoint, PeerId)> {
     connect_for(pair, id, Setting::Alone)
 }
 
-/// The same as a setting wants it.
+/// The same with the builder that a setting needs.
 fn connect_for(pair: &mut Pair, id: Id, setting: Setting) -> Result<(Endpoint, PeerId)> {
     let route = id.route.unwrap_or(Route::Auto);
     let progress = match setting {
@@ -210,7 +211,7 @@ fn connect_for(pair: &mut Pair, id: Id, setting: Setting) -> Result<(Endpoint, P
     }
 }
 
-/// The other process, which has been told where this endpoint listens.
+/// The other process, which has been told this endpoint's address.
 pub(in crate::perf) fn accepted(pair: &mut Pair, endpoint: &Endpoint) -> Result<PeerId> {
     let start = Instant::now();
     loop {
@@ -219,7 +220,7 @@ pub(in crate::perf) fn accepted(pair: &mut Pair, endpoint: &Endpoint) -> Result<
             accepted => return Ok(accepted?),
         }
         match pair.watch().check(start) {
-            // It says why it will not connect.
+            // The other process says why it will not connect.
             Err(Fail::Gone) => pair.hear::<()>()?,
             checked => checked?,
         }
@@ -241,7 +242,7 @@ impl Subject for Pinfold {
         if count == 0 {
             return Ok(());
         }
-        // Of a stream before this one it is known already.
+        // An earlier stream of this length has told the path already.
         let len = messages.get(0).len();
         let known = self.past_the_lane == Some(len);
         if !known {
@@ -320,7 +321,7 @@ impl Subject for Pinfold {
             }
             let mut sends: VecDeque<ScopedSend<'_, '_>> = VecDeque::with_capacity(window);
             let (mut posted, mut sent) = (window, 0);
-            // Both directions stay full: what has arrived makes room for another each way.
+            // Both directions stay full: an arrival makes room for another message each way.
             while let Some(oldest) = receives.pop_front() {
                 while sends.len() < window && sent < count {
                     sends.push_back(scope.send(peer, TAG, out.get(sent))?);
@@ -352,7 +353,7 @@ impl Subject for Pinfold {
     fn set_setting(&mut self, setting: Setting) -> Result<()> {
         let alternate = setting == Setting::Tags;
         self.tags = [if alternate { Tags::ALTERNATE } else { Tags::SAME }; 2];
-        // Those that wait still are taken back.
+        // Requests that still wait are cancelled.
         self.posted.clear();
         if setting == Setting::Posted {
             let post = |tag| self.endpoint.recv_owned(self.peer, FOREIGN_TAG + tag, vec![0; 8]);

@@ -1,4 +1,4 @@
-//! `pipe`: one pipe in each direction, 1 MiB each where the user may.
+//! `pipe`: one pipe in each direction, 1 MiB each if the user may have that.
 
 use std::os::fd::{AsFd, OwnedFd};
 

@@ -2,7 +2,7 @@
 //! which does nothing for them.
 //!
 //! - `writing`: a message is written into the other side's region.
-//! - `reading`: a message that the other side wrote into its own region is read out of it.
+//! - `reading`: the other side writes a message into its own region, and it is read from there.
 //! - `adding`: numbers are added to a word of the second process's region, by one side or by both.
 
 mod adding;
@@ -23,11 +23,11 @@ use crate::perf::{
     verify,
 };
 
-/// The tag of everything that is said while the regions are opened.
+/// The tag of all messages while the regions are opened.
 const TAG: u64 = 1;
 const WORD: usize = 8;
-/// After all messages, on lines of their own: where numbers are added, and how many of them the
-/// second process added.
+/// Two offsets behind all messages, on lines of their own: the word that numbers are added to, and
+/// the count of those that the second process added.
 const COUNTER: usize = REGION_BYTES_MAX;
 const ADDED: usize = COUNTER + 64;
 const BYTES: usize = ADDED + 64;
@@ -43,7 +43,7 @@ pub(in crate::perf) struct Region {
     /// Numbers of the last message out and in.
     sent: u64,
     received: u64,
-    /// What this side added to the word, and what both shall have added.
+    /// The sum that this side added to the word, and the sum that both shall have added.
     added: u64,
     goal: u64,
 }
@@ -66,13 +66,13 @@ fn last_word(size: usize) -> usize {
     size.saturating_sub(WORD) / WORD * WORD
 }
 
-/// Opens the other side's region, while that does the same.
+/// Opens the other side's region, while the other side does the same.
 fn open(endpoint: &Endpoint, peer: PeerId, own: &Own) -> Result<RemoteRegion> {
     let key = own.key().ok_or(Fail::Gone)?;
     endpoint.send(peer, TAG, &key.to_bytes())?;
     let key = RegionKey::from_bytes(&endpoint.recv(peer, TAG)?)?;
     let theirs = endpoint.open_region(peer, &key)?;
-    // Whoever is done first answers the other's questions.
+    // The side that is done first answers the other's questions.
     endpoint.send(peer, TAG, b"open")?;
     endpoint.recv(peer, TAG)?;
     Ok(theirs)
@@ -107,7 +107,7 @@ impl Bench for Region {
                 outcome
             }
         };
-        // All but the number is what the other side wrote.
+        // All but the number is as the other side wrote it.
         let checked = verify::check(&found[..last_word(spec.size)], verify::seed(theirs));
         checked.map_err(|wrong| stage.wrong(spec, wrong))?;
         Ok(outcome)

@@ -33,8 +33,8 @@ const SLOTS: usize = 128;
 const SLOT_BYTES: usize = 56;
 /// Bytes of the chunk area of a direction.
 const AREA_BYTES: usize = 512 << 10;
-/// How many messages a receiver of many waits for before it takes them all at once, so that
-/// their lines travel side by side and not one after the other.
+/// The number of messages that a receiver of many waits for before it takes them all at once, so
+/// that their lines travel side by side and not one after the other.
 const BATCH: usize = 16;
 
 /// First line of the slots in a direction; before it, the line with the consumer's progress, and the one in
@@ -50,7 +50,7 @@ struct End {
     base: usize,
     /// Slots used or taken so far.
     next: u64,
-    /// Producer: what the consumer had taken when last seen. Consumer: what it last published.
+    /// Producer: the consumer's count when last seen. Consumer: the count that it last published.
     taken: u64,
 }
 
@@ -61,29 +61,29 @@ pub(in crate::perf) struct Ring {
     out: End,
     into: End,
     manner: Manner,
-    /// Of the copies, where they are to learn.
+    /// The learners of the copies, if they learn.
     copies_in: learner::CopyIn,
     copies_out: learner::CopyOut,
     /// The algorithm of the last chunk that was copied in or out.
     last: Algorithm,
 }
 
-/// How long messages are copied.
+/// The way in which messages are copied.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::perf) struct Manner {
     /// Into the ring.
     pub(in crate::perf) into: Way,
-    /// Whether the copies learn what is best, those into the ring for themselves and their reader together, as those
-    /// of the library's lanes do. Then `into` and `out_of` are not used.
+    /// True if the copies learn the best algorithm, those into the ring for themselves and their
+    /// reader together, as those of the library's lanes do. Then `into` and `out_of` are not used.
     pub(in crate::perf) learns: bool,
     /// Out of it.
     pub(in crate::perf) out_of: Way,
-    /// Bytes of a chunk, a part of [`AREA_BYTES`]; `None`: as suits the size.
+    /// Bytes of a chunk, a part of [`AREA_BYTES`]; `None` to suit the size.
     pub(in crate::perf) chunk: Option<usize>,
 }
 
 impl Manner {
-    /// By the C library, in chunks that suit.
+    /// By the C library, in chunks that suit the size.
     const PLAIN: Manner = Manner {
         into: Way::By(Algorithm::LIBC),
         learns: false,
@@ -91,13 +91,13 @@ impl Manner {
         chunk: None,
     };
 
-    /// Whether messages arrive where they are to.
+    /// Returns whether messages arrive where they are to.
     pub(in crate::perf) fn delivers(&self) -> bool {
         !matches!(self.out_of, Way::Lines(_))
     }
 }
 
-/// How a message is cut.
+/// The way in which a message is cut.
 #[derive(Clone, Copy)]
 struct Cut {
     /// Bytes in a chunk.
@@ -108,7 +108,7 @@ struct Cut {
 
 impl Cut {
     /// For messages of `size` bytes: chunks short enough that the copies in and out overlap, long
-    /// enough that a chunk's slot costs little beside it; and so few of them that they stay in a
+    /// enough that a chunk's slot costs little beside it; and so few chunks that they stay in a
     /// cache.
     fn of(size: usize) -> Cut {
         let (bytes, room) = match size {
@@ -147,8 +147,8 @@ impl Ring {
         Ring { shared, watch, out, into, manner, copies_in, copies_out, last }
     }
 
-    /// Has messages of more than [`SLOT_BYTES`] copied in this manner. Both sides must agree, and
-    /// nothing be under way.
+    /// Sets the way in which messages of more than [`SLOT_BYTES`] are copied. Both sides must
+    /// agree, and nothing may be in flight.
     pub(in crate::perf) fn set_manner(&mut self, manner: Manner) {
         self.manner = manner;
     }
@@ -158,7 +158,7 @@ impl Ring {
         self.last
     }
 
-    /// How messages of `size` bytes are cut.
+    /// The cut of messages of `size` bytes.
     #[inline]
     fn cut(&self, size: usize) -> Cut {
         match self.manner.chunk {
@@ -185,13 +185,13 @@ impl Ring {
             return Ok(());
         }
         let (next, word) = (self.out.next, self.progress(&self.out));
-        // Pairs with the release in `publish`: what was taken has been copied out.
+        // Pairs with the release in `publish`: the slots taken have been copied out.
         self.watch.until(|| next - word.load(Ordering::Acquire) < room)?;
         self.out.taken = self.progress(&self.out).load(Ordering::Acquire);
         Ok(())
     }
 
-    /// Whether there is room now.
+    /// Returns whether there is room now.
     #[inline]
     fn has_room(&mut self, room: u64) -> bool {
         if self.out.next - self.out.taken >= room {
@@ -207,7 +207,7 @@ impl Ring {
         self.watch.until(|| word.load(Ordering::Acquire) == number + 1)
     }
 
-    /// Lets the producer have back what was taken, once it is `step` slots.
+    /// Gives the taken slots back to the producer, once there are `step` of them.
     #[inline]
     fn publish(&mut self, step: u64) {
         if self.into.next - self.into.taken >= step {
@@ -216,7 +216,7 @@ impl Ring {
         }
     }
 
-    /// Where chunk `number` lies, if there are `room` of `bytes` bytes.
+    /// The place of chunk `number`, if there are `room` of `bytes` bytes.
     #[inline]
     fn chunk_at(end: &End, number: u64, cut: Cut) -> usize {
         (end.base + FIRST_SLOT + SLOTS) * LINE + (number % cut.room) as usize * cut.bytes
@@ -341,7 +341,7 @@ impl Subject for Ring {
             self.wait_for_room(SLOTS as u64)?;
             let room = SLOTS - (self.out.next - self.out.taken) as usize;
             let some = room.min(count - done);
-            // Nothing but the slots is written in here: other stores would queue up behind the
+            // No memory but the slots is written in here: other stores would queue up behind the
             // lines that are still on their way.
             let (first, slots) = (self.out.next, self.slots(&self.out));
             for at in 0..some {
@@ -375,8 +375,8 @@ impl Subject for Ring {
     }
 
     fn set_waiting(&mut self, _waiting: Waiting) -> Result<()> {
-        // A run begins, perhaps with messages of another size that may use fewer slots at once:
-        // nothing that was taken may be held back.
+        // A run begins, perhaps with messages of another size that may use fewer slots at once: no
+        // taken slot may be held back.
         self.publish(1);
         Ok(())
     }

@@ -1,12 +1,12 @@
-//! `write`, `read`, `write-agent` and `read-agent`: one-sided operations by the addresses of the other
-//! process; and `cma-write`, what the kernel alone does for that.
+//! `write`, `read`, `write-agent` and `read-agent`: one-sided operations by the addresses of the
+//! other process; and `cma-write`, the same by the kernel alone.
 //!
-//! - `memory`: what this side exposes. `there`: how the other side's is reached.
+//! - `memory`: the memory that this side exposes. `there`: the way to the other side's.
 //! - `writing`, `reading`: a message goes to and fro. `rate`: one side's operations, one after the other.
 //!
-//! Where a message lies says how it is reached: in an arena it is mapped, in ordinary memory it is the
-//! kernel's to copy, or the agent's where the pair switched that off. Messages of a run that took another
-//! way are an error.
+//! The place of a message decides its way: in an arena it is mapped; in ordinary memory the kernel
+//! copies it, or the agent if the pair switched that off. It is an error if messages of a run took
+//! another way.
 
 mod memory;
 mod rate;
@@ -28,17 +28,17 @@ use crate::perf::{
     verify,
 };
 
-/// The tag of everything that is said beside the operations.
+/// The tag of all messages beside the operations.
 const TAG: u64 = 1;
 const WORD: usize = 8;
 
 /// One side of it.
 pub(in crate::perf) struct Space {
-    /// Whether messages are read, not written.
+    /// True if messages are read, not written.
     reads: bool,
     there: There,
     own: Owned,
-    /// As long as it is there, the other side may use `own`.
+    /// While it lives, the other side may use `own`.
     _exposed: Option<Exposed>,
     talk: Talk,
     watch: Watch,
@@ -49,12 +49,12 @@ pub(in crate::perf) struct Space {
     streamed: u64,
 }
 
-/// What both sides may have to say to each other, and to do for each other's operations.
+/// The connection by which both sides talk, and serve each other's operations.
 struct Talk(Option<(Endpoint, PeerId)>);
 
 impl Talk {
-    /// Waits until `ready`. Where the other side's operations need this side's agent, that looks for them
-    /// meanwhile.
+    /// Waits until `ready`. If the other side's operations need this side's agent, it looks for
+    /// them meanwhile.
     #[inline]
     fn until(
         &self,
@@ -104,14 +104,14 @@ impl Space {
         Ok(space)
     }
 
-    /// The same with nothing but the kernel: `process_vm_writev(2)` to a place that both know.
+    /// The same with the kernel alone: `process_vm_writev(2)` to a place that both know.
     pub(in crate::perf) fn bare(pair: &mut Pair) -> Result<Space> {
         cma::allow(pair);
         let own = Owned::new(Memory::Heap, REGION_BYTES_MAX)?;
         pair.tell(&own.address())?;
         let at = pair.hear()?;
         let mut there = There::bare(pair.peer_pid(), at)?;
-        // That it is the right process, and may be written.
+        // The number shows that it is the right process, and may be written.
         let number = (u64::from(std::process::id()) << 32 | 1).to_ne_bytes();
         there.write(0, &number)?;
         pair.tell(&number)?;
@@ -135,7 +135,7 @@ impl Space {
         })
     }
 
-    /// Has this side ask where the other's memory is mapped, if it can be, and answers the same.
+    /// Asks where the other's memory is mapped, if it can be, and answers the same question.
     fn get_to_know(&mut self) -> Result<()> {
         let Talk(Some((endpoint, peer))) = &self.talk else { return Ok(()) };
         let start = std::time::Instant::now();
@@ -151,13 +151,13 @@ impl Space {
                 return Err(Fail::Said(format!("it goes by {path} here, not by {wanted}")));
             }
         }
-        // Whoever is done first answers the other's questions.
+        // The side that is done first answers the other's questions.
         endpoint.send(*peer, TAG, b"known")?;
         endpoint.recv(*peer, TAG)?;
         Ok(())
     }
 
-    /// Has this side's agent do what is asked of it, until the other side needs it no more.
+    /// Lets this side's agent do the operations asked of it, until the other side needs it no more.
     fn serve_until_told(&self) -> Result<()> {
         if let (true, Some((endpoint, peer))) = (self.there.needs_agent(), &self.talk.0) {
             endpoint.recv(*peer, TAG)?;
@@ -173,13 +173,13 @@ impl Space {
         Ok(())
     }
 
-    /// After a run: what both sides made of it.
+    /// After a run: checks the results of both sides.
     fn settle(&mut self, stage: &mut Stage, spec: &Spec) -> Result<()> {
         self.there.check()?;
         if spec.what != What::Rate || self.reads {
             return stage.sync.barrier();
         }
-        // The first has written; the second looks whether its word is the last one.
+        // The first has written; the second checks that its word is the last one.
         match &self.talk.0 {
             Some((endpoint, peer)) if stage.is_first() => {
                 endpoint.send(*peer, TAG, &self.streamed.to_ne_bytes())?;
@@ -218,7 +218,7 @@ impl Bench for Space {
         let small = Spec { size: WORD, memory: Memory::Heap, ..spec.clone() };
         let theirs = verify::seed(spec.first_number(stage.sync.side.other()));
         self.there.begin();
-        // All but the number is what the other side wrote.
+        // All but the number is as the other side wrote it.
         let end = last_word(spec.size);
         let (outcome, found) = match (spec.what, self.reads) {
             (What::Rate, reads) => {

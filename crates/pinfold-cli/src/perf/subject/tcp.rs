@@ -1,5 +1,5 @@
-//! `tcp`: a connection, `TCP_NODELAY`, buffers left to the kernel's own tuning; over loopback, or to where
-//! the first process is.
+//! `tcp`: a connection, `TCP_NODELAY`, buffers left to the kernel's own tuning; over loopback, or
+//! to the first process's host.
 
 use std::{
     net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream},

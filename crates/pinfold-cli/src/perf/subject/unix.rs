@@ -11,7 +11,7 @@ use crate::perf::{
     terms::Side,
 };
 
-/// Asked of the kernel, which gives what `net.core.wmem_max` allows.
+/// Bytes asked of the kernel, which gives at most `net.core.wmem_max`.
 const BUFFER_BYTES: usize = 1 << 20;
 
 pub(in crate::perf) fn set_up(pair: &mut Pair) -> Result<Bytes> {

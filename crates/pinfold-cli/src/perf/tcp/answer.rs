@@ -1,4 +1,4 @@
-//! The second process: does as it is told until there is no more to do.
+//! The second process: follows orders until there are no more.
 
 use std::{net::IpAddr, os::fd::AsFd};
 
@@ -15,10 +15,10 @@ use crate::perf::{
     terms::Spec,
 };
 
-/// What it is told.
+/// An order to the second process.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) enum Order {
-    /// Set this one up, with the first process listening there.
+    /// Set this contestant up, with the first process listening there.
     SetUp(Contestant, IpAddr),
     /// Do this run.
     Run(Spec),
@@ -30,7 +30,7 @@ pub(super) enum Order {
 /// Serves the first process, at standard input, to the end.
 ///
 /// # Errors
-/// What made it give up; the first process has been told.
+/// The error that made it give up; the first process has been told.
 pub(super) fn serve() -> Result<()> {
     let stdin = std::io::stdin().as_fd().try_clone_to_owned().map_err(Fail::os("dup"))?;
     let (mut pair, mut stage) = Pair::answer(Control::new(stdin))?;

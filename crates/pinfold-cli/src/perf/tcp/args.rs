@@ -10,7 +10,7 @@ use crate::perf::{
     terms::What,
 };
 
-/// Seconds that everything takes at most, unless told otherwise.
+/// Seconds of the whole run at most, unless told otherwise.
 const SECONDS: f64 = 120.0;
 /// The longest message.
 const BYTES_MAX: usize = 256 << 20;
@@ -109,7 +109,7 @@ Exit status:
   1  the measurement failed: wrong contents, no network namespaces, output that cannot be written
   2  the command line makes no sense";
 
-/// What is to be done.
+/// The measurements to make.
 pub(super) struct Wish {
     pub(super) hosts: u8,
     pub(super) cells: Vec<Cell>,
@@ -120,7 +120,7 @@ pub(super) struct Wish {
     pub(super) encrypted: bool,
 }
 
-/// Where the results go.
+/// The outputs that the results go to.
 pub(super) struct Output {
     pub(super) json: bool,
     pub(super) html: Option<PathBuf>,
@@ -154,10 +154,10 @@ impl TcpArgs {
         self.second
     }
 
-    /// What is to be done.
+    /// The measurements to make.
     ///
     /// # Errors
-    /// [`Fail::Usage`] for what cannot be.
+    /// [`Fail::Usage`] for an impossible request.
     pub(super) fn wish(&self) -> Result<Wish> {
         const KI: usize = 1 << 10;
         let or = |some: &[usize], quick: &[usize], full: &[usize]| {
@@ -189,7 +189,7 @@ impl TcpArgs {
         })
     }
 
-    /// Where the results go.
+    /// The outputs that the results go to.
     pub(super) fn output(&self) -> Output {
         Output { json: self.json, html: self.html.clone() }
     }

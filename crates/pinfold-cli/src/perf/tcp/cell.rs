@@ -1,4 +1,4 @@
-//! What is measured, and who takes turns. No I/O.
+//! The cells that are measured, and the contestants that take turns. No I/O.
 
 use std::{fmt, time::Duration};
 
@@ -16,13 +16,13 @@ pub(super) struct Cell {
     pub(super) bytes: usize,
 }
 
-/// Who takes turns.
+/// A contestant that takes turns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum Contestant {
-    /// Sockets whose calls wait in the kernel.
+    /// Sockets with calls that wait in the kernel.
     Sockets,
-    /// Sockets whose calls do not wait, again and again.
+    /// Sockets with calls that do not wait, again and again.
     Spinning,
     /// Sockets by an io_uring: one call submits and waits.
     Ring,
@@ -60,17 +60,17 @@ impl Contestant {
         }
     }
 
-    /// Whether it is this library, in whatever way.
+    /// Returns whether it is this library, encrypted or not.
     pub(super) const fn is_pinfold(self) -> bool {
         matches!(self, Contestant::Pinfold | Contestant::Encrypted)
     }
 
-    /// Whether it is another library, which is there only where it is installed.
+    /// Returns whether it is another library, which is there only where it is installed.
     pub(super) const fn is_foreign(self) -> bool {
         matches!(self, Contestant::Libfabric | Contestant::Ucx)
     }
 
-    /// Whether it is another program, which writes and checks no message.
+    /// Returns whether it is another program, which writes and checks no message.
     pub(super) const fn is_tool(self) -> bool {
         matches!(self, Contestant::Ucx)
     }
@@ -88,7 +88,7 @@ const BURST_BYTES: usize = 8 << 20;
 /// Messages of a burst.
 const BURST_MAX: usize = 512;
 const BURST_MIN: usize = 4;
-/// What writing and checking a byte takes, picoseconds: a guess, for planning alone.
+/// Time to write and check a byte, picoseconds: a guess, for planning alone.
 const TOUCH_PS: f64 = 250.0;
 
 impl Cell {
@@ -103,8 +103,8 @@ impl Cell {
         }
     }
 
-    /// A run of about `allowance`, if a message is expected to take `ps` picoseconds; a short one if that is
-    /// not known.
+    /// A run of about `allowance`, if a message is expected to take `ps` picoseconds; a short run
+    /// if that is not known.
     pub(super) fn spec(
         &self,
         subject: usize,

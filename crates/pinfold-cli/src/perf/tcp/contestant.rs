@@ -1,4 +1,4 @@
-//! How each is set up. Both processes do it at the same time, and talk meanwhile.
+//! The set-up of each contestant. Both processes do it at the same time, and talk meanwhile.
 
 use std::{fs::File, io::Read, net::IpAddr};
 
@@ -14,10 +14,10 @@ use crate::perf::{
     terms::Side,
 };
 
-/// Sets this side of one up; the first process listens at `at`.
+/// Sets this side of a contestant up; the first process listens at `at`.
 ///
 /// # Errors
-/// Why it cannot be had here; the others still can.
+/// The reason why it cannot be had here; the others still can.
 pub(super) fn set_up(who: Contestant, at: IpAddr, pair: &mut Pair) -> Result<Box<dyn Bench>> {
     let stream = |pair: &mut Pair| tcp::connected(pair, at);
     Ok(match who {
@@ -44,7 +44,7 @@ pub(super) fn set_up(who: Contestant, at: IpAddr, pair: &mut Pair) -> Result<Box
 
 /// An endpoint of this side, connected to one of the other.
 fn connect(at: IpAddr, pair: &mut Pair, encrypted: bool) -> Result<Pinfold> {
-    // That it is one host is not to matter.
+    // The shortcut within one host is not to be taken.
     let builder = Endpoint::builder().label("pinfold perf").local_shortcut(false);
     let builder = builder.encrypt(encrypted);
     let (endpoint, peer) = match pair.side() {
@@ -69,7 +69,7 @@ fn connect(at: IpAddr, pair: &mut Pair, encrypted: bool) -> Result<Pinfold> {
     Ok(Pinfold::over(endpoint, peer))
 }
 
-/// A stream whose calls always wait in the kernel.
+/// A stream with calls that always wait in the kernel.
 struct Sleeping(Bytes);
 
 impl Sleeping {
@@ -109,7 +109,7 @@ impl Subject for Ring {
     }
 
     fn exchange(&mut self, out: &Messages, into: &mut Messages, count: usize) -> Result<()> {
-        // Not what this is measured for: one message, then the other.
+        // Both directions at once are not measured here: one message goes, then the other.
         (0..count).try_for_each(|number| {
             self.send(out.get(number))?;
             self.recv(into.get_mut(number))

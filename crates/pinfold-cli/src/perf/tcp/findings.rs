@@ -1,4 +1,4 @@
-//! What a run has found.
+//! The findings of a run.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use crate::perf::{machine::Machine, terms::What};
 const SHORT: Cell = Cell { what: What::Latency, bytes: 8 };
 const LONG: Cell = Cell { what: What::Bandwidth, bytes: 1 << 20 };
 
-/// What is aimed at: at most so many times the latency of spinning sockets...
+/// The aims: at most so many times the latency of spinning sockets...
 pub(super) const LATENCY_AIM: f64 = 1.15;
 /// ...and at least so many times the bandwidth of the best other.
 pub(super) const STREAM_AIM: f64 = 1.05;
@@ -21,19 +21,19 @@ pub(super) const STREAM_AIM: f64 = 1.05;
 pub(super) struct Findings {
     pub(super) machine: Machine,
     pub(super) hosts: u8,
-    /// Where it was, in a sentence.
+    /// The place of the run, in a sentence.
     pub(super) ground: &'static str,
     pub(super) rows: Vec<Row>,
     /// The usual hop from core to core, nanoseconds.
     pub(super) hop_ns: f64,
-    /// What carries the messages of whom, where there is a choice.
+    /// The provider that carries a contestant's messages, where there is a choice.
     pub(super) providers: Vec<(Contestant, String)>,
     /// Sentences the reader must see.
     pub(super) notes: Vec<String>,
     pub(super) took: Duration,
 }
 
-/// How Pinfold did.
+/// The results of Pinfold.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Totals {
     pub(super) latency_of_spinning: Option<f64>,
@@ -66,7 +66,7 @@ impl Findings {
         }
     }
 
-    /// Why there are gaps, each reason once.
+    /// The reasons for gaps, each once.
     pub(super) fn reasons(&self) -> Vec<String> {
         let mut reasons: Vec<String> = Vec::new();
         for row in &self.rows {

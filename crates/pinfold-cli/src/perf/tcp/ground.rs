@@ -1,4 +1,4 @@
-//! Where the two processes are: on one host, or on two that are networks of this machine's own.
+//! The ground of the two processes: one host, or two that are networks of this machine's own.
 
 use std::{
     net::{IpAddr, Ipv4Addr},
@@ -15,19 +15,19 @@ use crate::perf::{
 
 /// The longest packet, as on an Ethernet.
 const MTU: u32 = 1500;
-/// Of RFC 5737's addresses for examples, which nobody else has.
+/// Addresses of RFC 5737's examples, which no other host has.
 const NEAR: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 1);
 const FAR: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 2);
-/// How long a cable may take to come up.
+/// Time that a cable may take to come up.
 const SOON: Duration = Duration::from_secs(2);
 
-/// Where messages go.
+/// The network that messages go over.
 pub(super) enum Ground {
     Loopback,
     Cable(Box<Cable>),
 }
 
-/// Two networks; they are gone with this, or with the processes.
+/// Two networks; they are gone when this is dropped, or with the processes.
 pub(super) struct Cable {
     near: Namespace,
     far: Namespace,
@@ -38,7 +38,7 @@ impl Ground {
     /// One host or two.
     ///
     /// # Errors
-    /// With what is missing, and what to do about it.
+    /// The missing facility, and a remedy.
     pub(super) fn new(hosts: u8) -> Result<Ground> {
         if hosts < 2 {
             return Ok(Ground::Loopback);
@@ -49,7 +49,7 @@ impl Ground {
         Ok(Ground::Cable(Box::new(Cable::new().map_err(denied)?)))
     }
 
-    /// Where the first process listens.
+    /// The address at which the first process listens.
     pub(super) fn address(&self) -> IpAddr {
         match self {
             Ground::Loopback => Ipv4Addr::LOCALHOST.into(),
@@ -57,7 +57,7 @@ impl Ground {
         }
     }
 
-    /// Where who runs beside the second process listens.
+    /// The address of a listener that runs beside the second process.
     pub(super) fn far_address(&self) -> IpAddr {
         match self {
             Ground::Loopback => Ipv4Addr::LOCALHOST.into(),
@@ -65,10 +65,10 @@ impl Ground {
         }
     }
 
-    /// Runs `work` where the first process is to be.
+    /// Runs `work` in the network of the first process.
     ///
     /// # Errors
-    /// If that cannot be entered.
+    /// An error if that network cannot be entered.
     pub(super) fn near<T: Send>(&self, work: impl FnOnce() -> T + Send) -> Result<T> {
         match self {
             Ground::Loopback => Ok(work()),
@@ -76,10 +76,10 @@ impl Ground {
         }
     }
 
-    /// Has `command` start where the second process is to be.
+    /// Makes `command` start in the network of the second process.
     ///
     /// # Errors
-    /// At a limit on descriptors.
+    /// An error at a limit on descriptors.
     pub(super) fn far(&self, command: &mut Command) -> Result<()> {
         match self {
             Ground::Loopback => Ok(()),
@@ -87,11 +87,11 @@ impl Ground {
         }
     }
 
-    /// Has `command`, which looks for networks in `/sys`, start where the first process is, or where the
-    /// second is to be.
+    /// Makes `command`, which looks for networks in `/sys`, start in the network of the first
+    /// process, or of the second.
     ///
     /// # Errors
-    /// At a limit on descriptors.
+    /// An error at a limit on descriptors.
     pub(super) fn with_sys(&self, side: Side, command: &mut Command) -> Result<(), netns::Error> {
         match (self, side) {
             (Ground::Loopback, _) => Ok(()),
@@ -100,7 +100,7 @@ impl Ground {
         }
     }
 
-    /// Whether [`Ground::with_sys`] can be had.
+    /// Checks that [`Ground::with_sys`] can be had.
     ///
     /// # Errors
     /// With what is missing.
@@ -111,7 +111,7 @@ impl Ground {
         }
     }
 
-    /// Where it is, in a sentence.
+    /// Its name, in a sentence.
     pub(super) fn says(&self) -> &'static str {
         match self {
             Ground::Loopback => "Over the loopback of this host.",
@@ -130,7 +130,7 @@ impl Cable {
         ends.1.add_address(IpAddr::V4(FAR), 24)?;
         ends.1.up()?;
         ends.0.up()?;
-        // If it does not come to that, connecting fails and says so.
+        // If the link does not come up, connecting fails and says so.
         ends.0.wait_until_running(SOON)?;
         Ok(Cable { near, far, _ends: [ends.0, ends.1] })
     }

@@ -1,4 +1,4 @@
-//! What turns come to. No I/O.
+//! The verdicts from turns. No I/O.
 
 use super::cell::{Cell, Contestant};
 use crate::perf::{class::Class, stats::Times, terms::What};
@@ -17,11 +17,11 @@ pub(super) struct Samples {
     /// By round.
     pub(super) turns: Vec<Option<Turn>>,
     pub(super) times: Times,
-    /// Why there are none, or no more.
+    /// The reason why there are none, or no more.
     pub(super) absent: Option<String>,
 }
 
-/// One contestant in one cell, or why it is not there.
+/// One contestant in one cell, or the reason why it is not there.
 #[derive(Clone, Debug)]
 pub(super) struct Row {
     pub(super) cell: Cell,
@@ -33,15 +33,15 @@ pub(super) struct Row {
 pub(super) struct Found {
     /// Time of a message, nanoseconds: all the time over all messages.
     pub(super) mean_ns: f64,
-    /// Of the samples the middle one.
+    /// The middle one of the samples.
     pub(super) median_ns: f64,
     pub(super) p99_ns: f64,
     pub(super) samples: u64,
     /// Turns, by [`Class::ALL`].
     pub(super) classes: [usize; Class::ALL.len()],
-    /// How many times the spinning sockets' latency or bandwidth it has.
+    /// The factor of its latency or bandwidth over the spinning sockets'.
     pub(super) of_spinning: Option<f64>,
-    /// The same of the best that is not Pinfold.
+    /// The factor over the best contestant other than Pinfold.
     pub(super) of_best: Option<f64>,
 }
 
@@ -92,8 +92,8 @@ pub(super) fn rows(cell: &Cell, all: &[Samples]) -> Vec<Row> {
     all.iter().map(row).collect()
 }
 
-/// The times of one over those of the other in the same rounds: in those in which both had their cores
-/// equally far apart, if there are such.
+/// The times of one over those of the other in the same rounds: if there are such, in those in
+/// which both had their cores equally far apart.
 fn ratio(one: &[Option<Turn>], other: &[Option<Turn>]) -> Option<f64> {
     let pairs = || one.iter().zip(other).filter_map(|(one, other)| Some(((*one)?, (*other)?)));
     let alike = |(one, other): &(Turn, Turn)| one.class == other.class && one.class != Class::Mixed;

@@ -29,9 +29,9 @@ use crate::{
     progress,
 };
 
-/// Rounds that there are, as long as there is time at all.
+/// The least rounds, as long as there is time at all.
 const ROUNDS_MIN: u32 = 3;
-/// What one turn takes.
+/// Bounds of the time that one turn takes.
 const TURN_MIN: Duration = Duration::from_millis(10);
 const TURN_MAX: Duration = Duration::from_millis(150);
 
@@ -46,17 +46,17 @@ struct Runner<'a> {
     benches: Vec<(Contestant, Box<dyn Bench>)>,
     /// By cell.
     cells: Vec<(Cell, Vec<Samples>)>,
-    /// What carries the messages of whom.
+    /// The provider that carries a contestant's messages.
     providers: Vec<(Contestant, String)>,
     runs: u64,
     hops_ns: Vec<f64>,
     doing: String,
 }
 
-/// Measures what is wished for.
+/// Measures the wish.
 ///
 /// # Errors
-/// The first failure: nothing that was measured before a wrong byte or a death is trusted.
+/// The first failure: no measurement before a wrong byte or a death is trusted.
 pub(super) fn measure(
     pair: &mut Pair,
     stage: &mut Stage,
@@ -97,7 +97,7 @@ pub(super) fn measure(
 }
 
 impl Runner<'_> {
-    /// With what the reader must see.
+    /// Makes all turns; returns the notes that the reader must see.
     fn all(&mut self, wish: &Wish, start: Instant) -> Result<Vec<String>> {
         let mut notes = Vec::new();
         if cores::only_one(self.pair.cores()) {
@@ -118,7 +118,7 @@ impl Runner<'_> {
         while rounds < wish.rounds {
             let left = wish.time.saturating_sub(start.elapsed());
             let share = left / (wish.rounds - rounds) / turns as u32;
-            // A round that would come out much too short is none.
+            // A round that would come out much too short is left out.
             let late = rounds > 0 && left.is_zero();
             if late || rounds >= ROUNDS_MIN && share < TURN_MIN {
                 break;
@@ -149,7 +149,7 @@ impl Runner<'_> {
         Ok(notes)
     }
 
-    /// Sets everyone up; why those that are absent are.
+    /// Sets all contestants up; returns the reasons for those that are absent.
     fn set_up(&mut self, wish: &Wish) -> Result<Vec<(Contestant, Option<String>)>> {
         let at = self.ground.address();
         let mut all = Vec::new();
@@ -210,7 +210,7 @@ impl Runner<'_> {
             }
             Err(why) => {
                 samples.turns.push(None);
-                // It is not tried again.
+                // A contestant that failed is not tried again.
                 samples.absent = Some(why);
             }
         }
@@ -224,7 +224,7 @@ impl Runner<'_> {
         expected: Option<u64>,
         share: Duration,
     ) -> Result<Measured> {
-        // Only those that were set up have turns.
+        // Only contestants that were set up have turns.
         let subject = self.benches.iter().position(|bench| bench.0 == who).unwrap_or(0);
         let expected = match expected {
             Some(ps) => ps,
@@ -256,7 +256,7 @@ impl Runner<'_> {
         Ok((outcome.hops_ns, outcome.times))
     }
 
-    /// The same of a program; the inner error says why it has none.
+    /// The same of a program; the inner error is the reason why it has none.
     fn tool(
         &mut self,
         cell: &Cell,

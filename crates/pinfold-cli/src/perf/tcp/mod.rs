@@ -1,10 +1,11 @@
 //! `pinfold perf tcp`: Pinfold between hosts beside sockets, and beside other libraries where they are installed.
 //!
-//! - [`args`]: the options. [`cell`]: what is measured, and who takes turns.
+//! - [`args`]: the options. [`cell`]: the cells that are measured, and the contestants.
 //! - [`ground`]: loopback, or a cable between two networks of this machine's own.
-//! - [`contestant`]: how each is set up. [`tool`], [`tool_text`]: UCX's program.
-//! - [`answer`]: the second process. [`measure`]: all turns. [`judge`]: what they come to; no I/O.
-//! - [`findings`], [`record`]: what comes out. [`text`], [`page`]: how it is shown.
+//! - [`contestant`]: the set-up of each contestant. [`tool`], [`tool_text`]: UCX's program.
+//! - [`answer`]: the second process. [`measure`]: all turns. [`judge`]: the verdicts from them; no
+//!   I/O.
+//! - [`findings`], [`record`]: the results. [`text`], [`page`]: the ways to show them.
 
 mod answer;
 mod args;
@@ -58,7 +59,8 @@ fn act(args: &TcpArgs) -> Result<()> {
     show(&found, &output)
 }
 
-/// Shows what was found, in every way that was asked for. What one cannot show, the others still do.
+/// Shows the findings, in every way that was asked for. If one way fails, the others still show
+/// them.
 fn show(found: &Findings, output: &Output) -> Result<()> {
     let text = if output.json {
         found.notes.iter().for_each(say);

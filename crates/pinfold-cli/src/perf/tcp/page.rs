@@ -49,7 +49,7 @@ pub(super) fn page(found: &Findings) -> String {
     page
 }
 
-/// `None` where there are not two sizes to draw a line between.
+/// `None` if there are not two sizes to draw a line between.
 fn figure(found: &Findings, what: What, cells: &[Cell]) -> Option<String> {
     let curve = |who: Contestant| Curve {
         name: who.name().into(),

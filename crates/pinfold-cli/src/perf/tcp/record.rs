@@ -41,7 +41,7 @@ struct Measure {
     absent: Option<String>,
 }
 
-/// A time in nanoseconds in the unit of what is measured: itself, or megabytes (10^6 bytes) a second.
+/// A time in nanoseconds in the unit of the measure: itself, or megabytes (10^6 bytes) a second.
 pub(super) fn in_unit(what: What, bytes: usize, ns: f64) -> f64 {
     match what {
         What::Latency => ns,

@@ -33,7 +33,7 @@ pub(super) fn text(found: &Findings) -> String {
     text
 }
 
-/// What one must know to read it.
+/// Facts that one must know to read it.
 pub(super) fn facts(found: &Findings) -> Vec<String> {
     let mut facts = vec![
         format!("{} From core to core a cache line takes {}.", found.ground, units::time(found.hop_ns)),
@@ -63,7 +63,7 @@ pub(super) fn value(cell: &Cell, ns: f64) -> String {
     }
 }
 
-/// How far apart the cores were, by turns: `9 near, 2 far`.
+/// The distances between the cores, by turns: `9 near, 2 far`.
 pub(super) fn classes(found: &Found) -> String {
     let part = |(class, count): (Class, usize)| (count > 0).then(|| format!("{count} {class}"));
     let parts = Class::ALL.into_iter().zip(found.classes).filter_map(part);
@@ -109,7 +109,7 @@ fn table(text: &mut String, found: &Findings, what: What, cells: &[Cell]) {
     }
 }
 
-/// What came of the aims, a sentence each.
+/// The results of the aims, a sentence each.
 pub(super) fn aims(found: &Findings) -> Vec<String> {
     let totals = found.totals();
     let says = |met: bool| if met { "met" } else { "missed" };

@@ -1,4 +1,4 @@
-//! UCX, by its program: one run each, a server where the second process is and a client here.
+//! UCX, by its program: for each run a server on the second process's side and a client here.
 
 use std::{
     fs, io,
@@ -15,12 +15,12 @@ use crate::perf::terms::{Side, What};
 const PROGRAM: &str = "ucx_perftest";
 const PACKAGE: &str = "ucx-utils";
 
-/// How long a run may take before it is given up.
+/// Time that a run may take before it is given up.
 const PATIENCE: Duration = Duration::from_secs(8);
-/// How long a server may take to listen, and to end after its client.
+/// Time that a server may take to listen, and to end after its client.
 const SOON: Duration = Duration::from_secs(5);
 
-/// Why it cannot take part there, if that is known beforehand.
+/// The reason why it cannot take part there, if that is known beforehand.
 pub(super) fn lacks(ground: &Ground) -> Option<String> {
     let why = ground.check_sys().err()?;
     Some(format!(
@@ -28,8 +28,8 @@ pub(super) fn lacks(ground: &Ground) -> Option<String> {
     ))
 }
 
-/// Nanoseconds of a message by a run of about `allowance`, if one takes about `expected_ns`; or why there are
-/// none. The server runs on `core`. Whatever ends this thread ends both programs.
+/// Nanoseconds of a message by a run of about `allowance`, if one takes about `expected_ns`; or why
+/// there are none. The server runs on `core`. Both programs end with this thread, however it ends.
 pub(super) fn run(
     cell: &Cell,
     ground: &Ground,
@@ -73,7 +73,7 @@ pub(super) fn run(
     })
 }
 
-/// The program where that side is, over TCP alone; its server needs no more than that.
+/// The program on the side `side`, over TCP alone; its server needs no more than that.
 fn command(port: u16, side: Side, ground: &Ground) -> Result<Command, String> {
     let mut command = Command::new(PROGRAM);
     command.env("UCX_TLS", "tcp").env("UCX_WARN_UNUSED_ENV_VARS", "n");
@@ -91,7 +91,7 @@ fn command(port: u16, side: Side, ground: &Ground) -> Result<Command, String> {
 struct Running(Child);
 
 impl Running {
-    /// What it has printed, once it has ended.
+    /// The program's output, once it has ended.
     fn ended(&mut self, patience: Duration) -> Option<String> {
         if !wait(patience, || matches!(self.0.try_wait(), Ok(Some(_)) | Err(_))) {
             return None;
@@ -128,7 +128,7 @@ fn free_port(at: IpAddr) -> io::Result<u16> {
     Ok(TcpListener::bind((at, 0))?.local_addr()?.port())
 }
 
-/// Whether somebody listens at `port` where process `id` is.
+/// Returns whether a socket listens at `port` in the network namespace of process `id`.
 fn listens(id: u32, port: u16) -> bool {
     ["tcp", "tcp6"].iter().any(|table| {
         let table = fs::read_to_string(format!("/proc/{id}/net/{table}"));

@@ -1,6 +1,6 @@
-//! What UCX's program prints. No I/O.
+//! The output of UCX's program. No I/O.
 
-/// Nanoseconds of a message, from what `ucx_perftest -f -v` prints: the column `overall_lat`.
+/// Nanoseconds of a message, from the output of `ucx_perftest -f -v`: the column `overall_lat`.
 pub(super) fn ucx(text: &str) -> Option<f64> {
     let mut lines = text.lines().skip_while(|line| !line.contains("overall_lat"));
     let at = lines.next()?.split(',').position(|name| name.trim() == "overall_lat")?;
@@ -13,7 +13,8 @@ fn nanoseconds(microseconds: &str) -> Option<f64> {
     (us.is_finite() && us > 0.0).then_some(us * 1e3)
 }
 
-/// Whether a socket listens at `port`, by what `/proc/PID/net/tcp` (or `tcp6`) says. See `proc(5)`.
+/// Returns whether a socket listens at `port`, by the text of `/proc/PID/net/tcp` (or `tcp6`). See
+/// `proc(5)`.
 pub(super) fn listens(table: &str, port: u16) -> bool {
     let port = format!("{port:04X}");
     table.lines().skip(1).any(|line| {

@@ -2,7 +2,7 @@
 
 use super::{setting::Setting, what::What};
 
-/// One measure with one size under one setting: what one row of a table is about.
+/// One measure with one size under one setting: the subject of one row of a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct Cell {
     pub(crate) what: What,
@@ -13,7 +13,7 @@ pub(crate) struct Cell {
 
 #[cfg(test)]
 impl Cell {
-    /// With nothing out of the ordinary.
+    /// A cell with nothing out of the ordinary.
     pub(crate) const fn alone(what: What, size: usize, touched: bool) -> Cell {
         Cell { what, size, touched, setting: Setting::Alone }
     }

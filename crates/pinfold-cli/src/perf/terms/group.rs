@@ -1,8 +1,8 @@
-//! What rows are about.
+//! The groups that rows are about.
 
 use super::memory::Memory;
 
-/// A use of Pinfold that is set against everything else in rows of its own.
+/// A use of Pinfold that is set against all other subjects in rows of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) enum Group {
     /// Messages in ordinary memory.
@@ -51,7 +51,7 @@ impl Group {
         Group::Active,
     ];
 
-    /// The name that tables use; the path says what is done with a region.
+    /// The name that tables use; the path tells the use of a region.
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Group::Heap => "heap",
@@ -65,7 +65,7 @@ impl Group {
         }
     }
 
-    /// Where its messages lie.
+    /// The memory that its messages lie in.
     pub(crate) const fn memory(self) -> Memory {
         match self {
             Group::Heap | Group::Active => Memory::Heap,
@@ -78,7 +78,7 @@ impl Group {
         }
     }
 
-    /// Whether it is one-sided operations by address.
+    /// Returns whether it is one-sided operations by address.
     pub(crate) const fn is_by_address(self) -> bool {
         matches!(
             self,
@@ -91,7 +91,7 @@ impl Group {
         )
     }
 
-    /// Whether a bare write of the kernel's is an alternative to it.
+    /// Returns whether a bare write of the kernel's is an alternative to it.
     pub(crate) const fn has_bare_writes(self) -> bool {
         matches!(self, Group::Region | Group::WriteMapped | Group::WriteKernel | Group::WriteAgent)
     }

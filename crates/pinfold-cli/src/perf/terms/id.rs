@@ -1,4 +1,4 @@
-//! What is measured, by name.
+//! The names of the subjects that are measured.
 
 use std::fmt;
 
@@ -67,7 +67,7 @@ impl Kind {
         }
     }
 
-    /// Whether a program could use it instead of Pinfold to get a message across.
+    /// Returns whether a program could use it instead of Pinfold to get a message across.
     pub(crate) const fn is_alternative(self) -> bool {
         matches!(self, Kind::Cma | Kind::Pipe | Kind::Unix | Kind::Tcp)
     }
@@ -155,22 +155,22 @@ impl Route {
         }
     }
 
-    /// Whether it is a one-sided operation on a region.
+    /// Returns whether it is a one-sided operation on a region.
     pub(crate) const fn is_one_sided(self) -> bool {
         matches!(self, Route::Put | Route::Get | Route::FetchAdd | Route::Contended)
     }
 
-    /// Whether it is a one-sided operation by address.
+    /// Returns whether it is a one-sided operation by address.
     pub(crate) const fn is_by_address(self) -> bool {
         matches!(self, Route::Write | Route::Read | Route::WriteAgent | Route::ReadAgent)
     }
 
-    /// Whether the other side's agent does it.
+    /// Returns whether the other side's agent does it.
     pub(crate) const fn is_by_agent(self) -> bool {
         matches!(self, Route::WriteAgent | Route::ReadAgent)
     }
 
-    /// Its name in a row whose group says the rest.
+    /// Its name in a row of a group that says the rest.
     pub(crate) const fn short(self) -> &'static str {
         match self {
             Route::WriteAgent => Route::Write.name(),
@@ -180,7 +180,7 @@ impl Route {
     }
 }
 
-/// One subject: a kind, for Pinfold the paths it may take, and where its messages lie.
+/// One subject: a kind, for Pinfold the paths it may take, and the memory of its messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub(crate) struct Id {
     pub(crate) kind: Kind,
@@ -222,7 +222,7 @@ impl Id {
     pub(crate) const ARENA: Id =
         Id { kind: Kind::Pinfold, route: Some(Route::Auto), memory: Memory::Arena };
 
-    /// Pinfold writing and reading by address what lies in an arena, which is mapped.
+    /// Pinfold writing and reading by address in an arena, which is mapped.
     const BY_ADDRESS: [Id; 2] = [
         Id { kind: Kind::Pinfold, route: Some(Route::Write), memory: Memory::Arena },
         Id { kind: Kind::Pinfold, route: Some(Route::Read), memory: Memory::Arena },
@@ -235,7 +235,7 @@ impl Id {
         others.map(Id::plain).chain(pinfold).chain(Id::BY_ADDRESS).chain([Id::ARENA])
     }
 
-    /// Whose rows it belongs to; `None` for what stands beside all rows.
+    /// The group that it has its rows in; `None` for subjects that stand beside all rows.
     pub(crate) const fn group(self) -> Option<Group> {
         match (self.kind, self.route, self.memory) {
             (Kind::Pinfold, Some(Route::Handoff), _) => Some(Group::Given),
@@ -255,14 +255,14 @@ impl Id {
         }
     }
 
-    /// Whether that makes sense for it.
+    /// Returns whether a run in `cell` makes sense for it.
     pub(crate) fn can(self, cell: Cell) -> bool {
         let Cell { what, size, touched, setting } = cell;
         if setting != Setting::Alone && !(setting.has(self) && setting.measures(what)) {
             return false;
         }
         match self.kind {
-            // What is given costs the same whoever does what with it.
+            // Giving a buffer costs the same however both sides treat it.
             Kind::Pinfold if self.route == Some(Route::Handoff) => {
                 what == What::Latency && !touched
             }
@@ -286,7 +286,7 @@ impl Id {
             Kind::Ring => what != What::Cpu,
             Kind::Memcpy => matches!(what, What::Latency | What::Bandwidth | What::Cpu),
             Kind::Pinfold if self.route == Some(Route::Inline) => size <= INLINE_BYTES_MAX,
-            // Where short messages lie makes no difference.
+            // The memory of short messages makes no difference.
             Kind::Pinfold | Kind::Mapping if self.memory == Memory::Arena => {
                 size > INLINE_BYTES_MAX && !matches!(what, What::Rate | What::Cpu)
             }
@@ -295,8 +295,8 @@ impl Id {
     }
 }
 
-/// Whether that makes sense for an operation by address: a message ends in a word that the other side waits
-/// for; in a stream there is nothing but that word.
+/// Returns whether `cell` makes sense for an operation by address: a message ends in a word that
+/// the other side waits for; in a stream there is nothing but that word.
 const fn is_operation(cell: Cell) -> bool {
     let Cell { what, size, touched, .. } = cell;
     let fits = match what {

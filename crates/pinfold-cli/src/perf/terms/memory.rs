@@ -1,4 +1,4 @@
-//! Where messages lie.
+//! The memory of messages.
 
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};

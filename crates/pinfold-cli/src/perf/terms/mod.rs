@@ -1,4 +1,4 @@
-//! The nouns that everything else here is about. They know nothing of the rest.
+//! The nouns of all other modules here. They know nothing of the rest.
 
 mod cell;
 mod group;

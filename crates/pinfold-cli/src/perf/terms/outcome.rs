@@ -1,6 +1,6 @@
-//! What comes out of one run.
+//! The outcome of one run.
 
-/// What a run found out. Only the first process has times and hops.
+/// The findings of a run. Only the first process has times and hops.
 #[derive(Debug, Default)]
 pub(crate) struct Outcome {
     /// The cache-line hop before and after, nanoseconds.

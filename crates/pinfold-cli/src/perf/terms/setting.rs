@@ -1,4 +1,4 @@
-//! Under which circumstances messages go.
+//! The circumstances under which messages go.
 
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
@@ -82,23 +82,24 @@ impl Setting {
         }
     }
 
-    /// Whether the kernel may move the processes from core to core meanwhile.
+    /// Returns whether the kernel may move the processes from core to core meanwhile.
     pub(crate) const fn is_unbound(self) -> bool {
         matches!(self, Setting::Neighbour | Setting::Dedicated)
     }
 
-    /// Whether the processes wait for processors, or may move, by right: then that is what is
+    /// Returns whether the processes wait for processors, or may move, by right: then that is
     /// measured, and how far apart their cores are cannot be told.
     pub(crate) const fn is_crowded(self) -> bool {
         self.is_unbound() || matches!(self, Setting::Pairs)
     }
 
-    /// Whether subjects wait asleep, although they are not measured for their processor time.
+    /// Returns whether subjects wait asleep, although they are not measured for their processor
+    /// time.
     pub(crate) const fn is_asleep(self) -> bool {
         matches!(self, Setting::Neighbour | Setting::Paced | Setting::Pairs)
     }
 
-    /// Whether the measure says something under it.
+    /// Returns whether the measure says something under it.
     pub(crate) const fn measures(self, what: What) -> bool {
         match self {
             Setting::Alone => true,
@@ -114,15 +115,15 @@ impl Setting {
         }
     }
 
-    /// Whether a subject is set beside others under it: as it is used, and what one would use
-    /// instead that can wait asleep.
+    /// Returns whether a subject is set beside others under it: Pinfold as it is used, and its
+    /// alternatives that can wait asleep.
     pub(crate) fn has(self, id: Id) -> bool {
         let usual = matches!(id.kind, Kind::Pipe | Kind::Unix | Kind::Tcp) || id == Id::AUTO;
         self == Setting::Alone || usual
     }
 
-    /// The setting for which a subject is set up to be measured under this one: where that makes no
-    /// difference, it is the same as alone.
+    /// The setting for which a subject is set up to be measured under this one: [`Setting::Alone`]
+    /// if that makes no difference.
     pub(crate) fn made_for(self, id: Id) -> Setting {
         match self {
             // An endpoint looks at where its thread may run when it is made.
@@ -152,7 +153,7 @@ mod tests {
 
     #[test]
     fn beside_others_all_wait_asleep() {
-        // Those that look again at once, beside another process, would wait for each other.
+        // Subjects that look again at once, beside another process, would wait for each other.
         assert!(Setting::Neighbour.is_unbound() && Setting::Neighbour.is_asleep());
         assert!(!Setting::Alone.is_unbound() && !Setting::Alone.is_asleep());
     }

@@ -1,11 +1,11 @@
 //! The two processes of a pair.
 
-/// Which process of the pair this is.
+/// The process of the pair that this is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Side {
     /// Says what is measured, holds the watch and prints.
     First,
-    /// Does as it is told.
+    /// Follows the first one's orders.
     Second,
 }
 

@@ -1,27 +1,27 @@
-//! What both processes do in one run.
+//! The specification of one run, for both processes.
 
 use serde::{Deserialize, Serialize};
 
 use super::{memory::Memory, setting::Setting, side::Side, what::What};
 
-/// Bytes of the messages that are under way at once in each direction when both are busy.
+/// Bytes of the messages that are in flight at once in each direction when both are busy.
 const WINDOW_BYTES: usize = 256 << 10;
 /// Longer messages, bytes, fill both directions one at a time.
 const OVERLAP_BYTES: usize = 4 << 20;
 
-/// What both processes do in one run.
+/// The specification of one run, for both processes.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Spec {
-    /// Which of the subjects that were set up.
+    /// The number of the subject among those that were set up.
     pub(crate) subject: usize,
     pub(crate) what: What,
     /// Bytes in a message.
     pub(crate) size: usize,
     pub(crate) touched: bool,
     pub(crate) setting: Setting,
-    /// Where they lie.
+    /// The memory that the messages lie in.
     pub(crate) memory: Memory,
-    /// No two runs have the same; what messages contain follows from it.
+    /// The seed of the run: no two runs have the same; the contents of messages follow from it.
     pub(crate) run: u64,
     /// Samples before the timed part, at most.
     pub(crate) warm_up: u64,
@@ -38,12 +38,12 @@ impl Spec {
         self.run << 33 | u64::from(side == Side::Second) << 32
     }
 
-    /// How many messages have memory of their own.
+    /// The number of messages that have memory of their own.
     pub(crate) fn memories(&self) -> usize {
         match self.what {
             What::Latency => 1,
             _ if self.touched => self.per_sample.next_power_of_two() as usize,
-            // A few at a time each way, so that neither direction waits for the other.
+            // A few messages are in flight each way, so that neither direction waits for the other.
             What::Bidirectional => {
                 let least = if self.size <= OVERLAP_BYTES { 4 } else { 1 };
                 1 << (WINDOW_BYTES / self.size.max(1)).clamp(least, 64).ilog2()

@@ -1,4 +1,4 @@
-//! What is measured about a subject.
+//! The measures of a subject.
 
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};

@@ -137,7 +137,7 @@ fn a_long_reason_is_cut_between_characters() {
     assert_eq!(text, "é".repeat(1024));
 }
 
-/// A version cannot be told apart that greets in another way: these bytes are for ever.
+/// A version that greets in another way cannot be told apart: these bytes are fixed for ever.
 #[test]
 fn a_hello_is_the_same_in_all_versions() {
     let hello = Hello {

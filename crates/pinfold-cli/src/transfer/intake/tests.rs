@@ -182,7 +182,7 @@ fn records_out_of_place_are_refused() {
     assert!(is_empty(dir.path()));
 }
 
-/// A terabyte that is a hole but for three bytes takes no room but for those.
+/// A terabyte that is a hole but for three bytes takes no more room than they do.
 #[test]
 fn holes_are_not_written() {
     const SIZE: u64 = 1 << 40;
@@ -240,7 +240,7 @@ fn a_file_of_no_known_size_ends_where_it_ends() {
     intake.block(b"c").unwrap();
     intake.record(end(b"abc")).unwrap();
     assert_eq!(fs::read(dir.path().join("a")).unwrap(), b"abc");
-    // It is verified like another, and has no holes.
+    // The stream is verified like a file, and has no holes.
     intake.record(file("b")).unwrap();
     intake.block(b"ab").unwrap();
     assert_eq!(intake.record(end(b"abc")).unwrap_err().status(), 6);

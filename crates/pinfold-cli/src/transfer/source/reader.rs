@@ -1,10 +1,10 @@
-//! The thread that reads what is sent.
+//! The thread that reads the contents to send.
 //!
-//! It hands out records and blocks in the order they are to be sent, ahead of the sending
-//! by as many blocks as there are buffers. It stops when nobody takes what it reads any more.
+//! It hands out records and blocks in the order they are to be sent, ahead of the sending by as
+//! many blocks as there are buffers. It stops when its pieces are not taken any more.
 //!
 //! The size of a file is believed where it holds. Files that the kernel makes up as they are read
-//! have none, or one that says nothing: they are read to their end, like a stream.
+//! have no size, or a meaningless one: they are read to their end, like a stream.
 
 use std::{
     io,
@@ -27,18 +27,18 @@ use crate::transfer::{
     name::printable_path,
 };
 
-/// What a stream is called in messages.
+/// The name of a stream in messages.
 const STDIN: &str = "standard input";
 
 /// Reads a plan, piece by piece.
 pub(in super::super) struct Reader {
-    /// Where the pieces go; at most one failure, as the last.
+    /// The channel for pieces; at most one failure, as the last.
     pieces: async_channel::Sender<Result<Piece, Failure>>,
-    /// Where blocks are made, as long as not all of them are.
+    /// The maker of blocks, as long as not all of them are made.
     blocks: Blocks,
-    /// Where they come back to from the sender.
+    /// The channel by which they come back from the sender.
     returned: async_channel::Receiver<Block>,
-    /// One that was taken but not needed.
+    /// A block that was taken but not needed.
     spare: Option<Block>,
 }
 
@@ -46,7 +46,7 @@ pub(in super::super) struct Reader {
 pub(super) struct Source<'a> {
     entry: &'a FileEntry,
     file: OwnedFd,
-    /// What was said of it when it was opened.
+    /// The file's status when it was opened.
     before: Stat,
     digester: Digester,
 }
@@ -68,7 +68,7 @@ impl Reader {
             None => self.stream(io::stdin().as_fd()),
         };
         if let Err(failure) = done {
-            // Nobody is there to take it: then nobody needs it.
+            // If the receiver of pieces is gone, the failure is not needed.
             let _ = self.pieces.send_blocking(Err(failure));
         }
     }
@@ -113,7 +113,7 @@ impl Reader {
         self.end(&source)
     }
 
-    /// Reads a file of a size that is believed: its data, and not its holes.
+    /// Reads a file whose size is believed: its data, and not its holes.
     fn extents(&mut self, source: &mut Source<'_>, size: u64) -> Result<(), Failure> {
         let mut at = 0;
         while at < size {
@@ -136,8 +136,7 @@ impl Reader {
         Ok(())
     }
 
-    /// Reads a file to its end whose size is not to be believed, and whose first block has been
-    /// read.
+    /// Reads a file of doubtful size to its end, after its first block has been read.
     fn rest(
         &mut self,
         mut source: Source<'_>,
@@ -193,7 +192,7 @@ impl Reader {
         self.put(Piece::Record(Record::Finish(Totals { bytes, ..Totals::default() })))
     }
 
-    /// An empty block: one that was used before, whose memory is at hand, if there is one.
+    /// An empty block: if there is one, a block that was used before, with its memory at hand.
     fn block(&mut self) -> Result<Block, Failure> {
         let at_hand = self.spare.take().or_else(|| self.returned.try_recv().ok());
         let mut block = match at_hand.or_else(|| self.blocks.make()) {
@@ -238,7 +237,8 @@ impl Source<'_> {
         Ok(source)
     }
 
-    /// Whether the size may say nothing: there is none, or nothing is stored of what it speaks of.
+    /// Returns whether the size may say nothing: it is zero, or the file is short and none of its
+    /// bytes are stored.
     fn is_doubtful(&self) -> bool {
         let (size, stored) = (self.before.st_size as u64, self.before.st_blocks);
         let is_short = size <= BLOCK_BYTES as u64;
@@ -257,7 +257,7 @@ impl Source<'_> {
         Ok(false)
     }
 
-    /// Reads what is from `at` to `end`, or as much of it as there is room for in `block`.
+    /// Reads the bytes from `at` to `end`, or as many as there is room for in `block`.
     fn fill_at(&self, block: &mut Block, at: u64, end: u64) -> Result<(), Failure> {
         loop {
             let at = at + block.len() as u64;
@@ -276,7 +276,7 @@ impl Source<'_> {
         }
     }
 
-    /// How many bytes were read; `None` if it is to be tried again.
+    /// The number of bytes read; `None` if the call is to be tried again.
     pub(super) fn count(&self, read: Result<usize, Errno>) -> Result<Option<usize>, Failure> {
         match read {
             Ok(count) => Ok(Some(count)),
@@ -311,7 +311,7 @@ impl Source<'_> {
         }
     }
 
-    /// Checks that the file is as it was when it was opened.
+    /// Checks that the file has not changed since it was opened.
     pub(super) fn check_change(&self) -> Result<(), Failure> {
         let after = fstat(&self.file)
             .map_err(|why| Failure::local("reading", printable_path(&self.entry.path), why))?;
@@ -330,7 +330,7 @@ impl Source<'_> {
         }
     }
 
-    /// That the file is still said to be of a size that it is not.
+    /// The failure that the file still claims a size that it does not have.
     fn untrue(&self, read: u64) -> Failure {
         let (what, size) = (printable_path(&self.entry.path), self.before.st_size);
         let why = format!(
@@ -345,8 +345,8 @@ fn modified(stat: &Stat) -> (i64, u32) {
     (stat.st_mtime, stat.st_mtime_nsec as u32)
 }
 
-/// Reads until `block` is full or the input has ended; gives out what there is rather than wait for
-/// more. Returns whether it has ended.
+/// Reads until `block` is full or the input has ended; gives out the bytes that it has rather than
+/// wait for more. Returns whether it has ended.
 fn fill_from_stream(input: BorrowedFd<'_>, block: &mut Block) -> Result<bool, Errno> {
     loop {
         if read_some(input, block)? == 0 {
@@ -368,7 +368,7 @@ fn read_some(input: BorrowedFd<'_>, block: &mut Block) -> Result<usize, Errno> {
                 return Ok(count);
             }
             Err(Errno::INTR) => {}
-            // Standard input may be non-blocking by someone else's choice.
+            // Standard input may be non-blocking by another process's choice.
             Err(Errno::AGAIN) => {
                 readable(input, None)?;
             }
@@ -377,7 +377,7 @@ fn read_some(input: BorrowedFd<'_>, block: &mut Block) -> Result<usize, Errno> {
     }
 }
 
-/// Whether reading would not wait: there are bytes, or the end, or an error to report.
+/// Returns whether reading would not wait: there are bytes, or the end, or an error to report.
 fn readable(input: BorrowedFd<'_>, timeout: Option<&Timespec>) -> Result<bool, Errno> {
     match poll(&mut [PollFd::from_borrowed_fd(input, PollFlags::IN)], timeout) {
         Err(Errno::INTR) => Ok(false),

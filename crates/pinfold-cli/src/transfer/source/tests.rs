@@ -20,7 +20,7 @@ fn block() -> Block {
     Blocks::new(1, true).make().unwrap()
 }
 
-/// Everything that reading `files` hands out, at most four blocks ahead.
+/// All pieces of reading `files`, at most four blocks ahead.
 fn read(files: &[PathBuf]) -> Vec<Result<Piece, Failure>> {
     read_plan(Plan::new(files).unwrap(), |_| {})
 }
@@ -98,7 +98,7 @@ fn files_named_by_the_user() {
     // A link that is named is followed.
     assert_eq!(names(&Plan::new(&[path("link")]).unwrap()), ["link"]);
     assert!(matches!(Plan::new(&[path("a"), path("d/a")]), Err(Failure::Usage(_))));
-    // Directories come together if that is nothing to either, and do not hide a file.
+    // Directories of the same mode are united, and do not hide a file.
     fs::create_dir_all(path("d/d")).unwrap();
     fs::write(path("d/d/b"), "x").unwrap();
     let both = Plan::new(&[path("d"), path("d/d")]).unwrap();
@@ -250,8 +250,7 @@ fn reading_stops_when_nobody_takes_it() {
     thread.join().unwrap();
 }
 
-/// The file that these pieces are of: its size as it was offered, its contents, and the bytes in
-/// holes.
+/// The file that these pieces make up: its size as offered, its contents, and the bytes in holes.
 fn taken(pieces: Vec<Result<Piece, Failure>>) -> (Option<u64>, Vec<u8>, u64) {
     let (mut contents, mut holes, mut digester) = (Vec::new(), 0, Digester::default());
     let mut pieces = pieces.into_iter().map(|piece| piece.unwrap_or_else(|why| panic!("{why}")));
@@ -281,7 +280,7 @@ fn taken(pieces: Vec<Result<Piece, Failure>>) -> (Option<u64>, Vec<u8>, u64) {
 fn what_the_kernel_makes_up_is_read_to_its_end() {
     let mut seen = 0;
     for name in [
-        // Of no size, of one that is too large, and of one that is right.
+        // Files of no size, of one that is too large, and of one that is right.
         "/proc/cpuinfo",
         "/proc/sys/kernel/ostype",
         "/proc/self/maps",
@@ -314,7 +313,7 @@ fn a_file_that_is_not_at_rest_is_an_error() {
         let how = if after > before { "it grew" } else { "it shrank" };
         let failure = source.check_change().unwrap_err();
         assert!(failure.to_string().contains(how), "{failure}");
-        // As /proc/kmsg says when there is no news.
+        // /proc/kmsg answers this way when there is no news.
         let waits = source.count(Err(rustix::io::Errno::AGAIN)).unwrap_err();
         assert!(waits.to_string().contains("until something happens"), "{waits}");
     }

@@ -1,4 +1,5 @@
-//! Modes and times of what arrives, and word of those that the file system does not keep.
+//! Modes and times of arriving files and directories, and notes on those that the file system does
+//! not keep.
 
 use std::{
     fmt::Display,
@@ -13,10 +14,10 @@ use rustix::{
 
 use crate::{progress::say, transfer::name::RelativeName};
 
-/// Notes that are printed; of the others only how many there are.
+/// The most notes that are printed; the others are only counted.
 const NOTES_MAX: u64 = 5;
 
-/// Counts, and says, what of files and directories could not be kept.
+/// Counts, and reports, the modes and times that could not be kept.
 #[derive(Debug, Default)]
 pub(in super::super) struct Unkept(AtomicU64);
 
@@ -28,12 +29,12 @@ impl Unkept {
         }
     }
 
-    /// How many notes there were.
+    /// The number of notes.
     pub(in super::super) fn count(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
     }
 
-    /// Says how many were not printed.
+    /// Prints how many notes were not printed.
     pub(super) fn end(&self) {
         let left = self.count().saturating_sub(NOTES_MAX);
         if left > 0 {
@@ -42,8 +43,8 @@ impl Unkept {
     }
 }
 
-/// Gives what is open as `file` these permission bits. A directory that is for files of the group
-/// of its own, as the one it lies in, stays so.
+/// Sets the permission bits of `file`, which is open. A directory that passes its group on to its
+/// files (set-group-ID) keeps that bit.
 pub(super) fn set_mode(
     file: BorrowedFd<'_>,
     mode: u32,
@@ -61,7 +62,7 @@ pub(super) fn set_mode(
     Ok(())
 }
 
-/// Gives what is open as `file` this time of last modification.
+/// Sets the time of last modification of `file`, which is open.
 pub(super) fn set_time(
     file: BorrowedFd<'_>,
     (seconds, nanoseconds): (i64, u32),
@@ -78,7 +79,7 @@ pub(super) fn set_time(
     Ok(())
 }
 
-/// Lets pass that a file system has no modes or times of this kind: what it said.
+/// Tolerates a file system without modes or times of this kind; returns its error.
 fn tolerate(result: Result<(), Errno>) -> Result<Option<Errno>, Errno> {
     match result {
         Ok(()) => Ok(None),

@@ -1,8 +1,8 @@
-//! Directories that the sender says are there: made before what lies in them, and as they are to be
-//! only after it.
+//! Directories that the sender announces: made before the entries in them, and given their final
+//! state only after these.
 //!
-//! While the transfer runs such a directory gives others, and its group, at most what it will give
-//! them at the end. Its owner may do everything, since files have to go in.
+//! While the transfer runs, such a directory gives its group and others at most the final
+//! permissions. Its owner may do everything, since files have to go in.
 
 use std::{
     collections::BTreeMap,
@@ -25,25 +25,25 @@ use crate::transfer::{
     name::RelativeName,
 };
 
-/// What is to be done with them at the end.
+/// The tasks left for the end, by directory.
 #[derive(Debug, Default)]
 pub(super) struct Made(BTreeMap<RelativeName, Last>);
 
-/// What is to be done at the end with one of them.
+/// The task left for the end for one of them.
 #[derive(Debug)]
 struct Last {
-    /// Which it is: device and number.
+    /// Its identity: device and number.
     identity: (u64, u64),
     mode: Option<u32>,
     modified: Option<(i64, u32)>,
 }
 
 impl Directory {
-    /// Makes the directory of `offer`. One that exists is taken as it is, but where files that
-    /// exist are to be replaced its mode is.
+    /// Makes the directory of `offer`. An existing one is taken as it is, except that its mode is
+    /// set if existing files are to be replaced.
     ///
     /// # Errors
-    /// [`Failure::Local`] where it cannot be made, or something else is there.
+    /// [`Failure::Local`] if it cannot be made, or something else is there.
     pub(in super::super) fn make(&mut self, offer: &DirectoryOffer) -> Result<(), Failure> {
         let name = &offer.name;
         if self.made.0.contains_key(name) {
@@ -66,7 +66,7 @@ impl Directory {
         Ok(())
     }
 
-    /// Gives a directory the mode it has while files go into it. Returns what is left for the end.
+    /// Gives a directory the mode it has while files go into it. Returns the task left for the end.
     fn open_up(
         &self,
         made: &OwnedFd,
@@ -95,12 +95,13 @@ impl Directory {
         Ok(last)
     }
 
-    /// Gives the directories that were made their modes and times: everything is in them.
+    /// Gives the new directories their modes and times: all their entries are in them.
     ///
     /// # Errors
-    /// [`Failure::Local`] where one is gone, or cannot be opened or written any more.
+    /// [`Failure::Local`] if one is gone, or cannot be opened or written any more.
     pub(in super::super) fn finish(&mut self) -> Result<(), Failure> {
-        // What lies in another comes before it, which may not let anybody in afterwards.
+        // A directory in another one comes before it, as the outer one may let no process in
+        // afterwards.
         while let Some((name, last)) = self.made.0.pop_last() {
             let failed = |why| Failure::local("setting the mode of", name.to_string(), why);
             if last.mode.is_none() && last.modified.is_none() && !self.rules.sync {
@@ -140,7 +141,7 @@ impl Directory {
         enter(directory.as_fd(), name.file_name())
     }
 
-    /// The directory that `name` lies in, made where it is missing.
+    /// The directory that `name` lies in, made if it is missing.
     pub(super) fn parent(&mut self, name: &RelativeName) -> Result<OwnedFd, Errno> {
         if let Some((path, directory)) = &self.last
             && path == name.parent()

@@ -1,4 +1,4 @@
-//! Standard output, where a stream goes.
+//! Standard output, the target of a stream.
 
 use std::os::fd::{AsFd, BorrowedFd};
 
@@ -43,7 +43,7 @@ impl<F: AsFd> Output<F> {
     }
 }
 
-/// Writes all of `bytes`; on failure says how many went out before.
+/// Writes all of `bytes`; a failure carries the number of bytes that went out before.
 fn write_all(to: BorrowedFd<'_>, bytes: &[u8]) -> Result<(), (usize, Errno)> {
     let mut done = 0;
     while done < bytes.len() {
@@ -51,7 +51,7 @@ fn write_all(to: BorrowedFd<'_>, bytes: &[u8]) -> Result<(), (usize, Errno)> {
             Ok(0) => return Err((done, Errno::IO)),
             Ok(count) => done += count,
             Err(Errno::INTR) => {}
-            // Standard output may be non-blocking by someone else's choice.
+            // Standard output may be non-blocking by another process's choice.
             Err(Errno::AGAIN) => {
                 let mut wanted = [PollFd::from_borrowed_fd(to, PollFlags::OUT)];
                 match poll(&mut wanted, None) {

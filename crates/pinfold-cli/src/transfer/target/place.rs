@@ -1,4 +1,4 @@
-//! How a file gets its name: only when it is complete, and never in place of another unless that is
+//! The naming of a file: only when it is complete, and never in place of another unless that is
 //! wanted.
 //!
 //! A file system or a filter may lack any of the calls for it, so there are several ways, the best
@@ -21,12 +21,12 @@ use crate::transfer::{
     frame::BLOCK_BYTES,
 };
 
-/// Creates a file in `directory` that has no name, to write to. `None` where that cannot be, or
-/// where it could not be given a name later, as far as can be told beforehand.
+/// Creates a file in `directory` that has no name, to write to. `None` if that is impossible, or if
+/// it could not be given a name later, as far as can be told beforehand.
 pub(super) fn create_nameless(directory: BorrowedFd<'_>) -> Option<OwnedFd> {
     let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::TMPFILE;
     let file = openat(directory, ".", flags, Mode::from_raw_mode(0o600)).ok()?;
-    // This name is always taken. Another answer comes from a filter, or for want of /proc.
+    // The name "." is always taken. Another answer comes from a filter, or for want of /proc.
     let answer = link_nameless(file.as_fd(), directory, b".");
     (answer == Err(Errno::EXIST)).then_some(file)
 }
@@ -43,7 +43,7 @@ pub(super) fn numbered<T>(
 ) -> Result<(T, String), Errno> {
     use std::hash::{BuildHasher, RandomState};
     for attempt in 0..100u32 {
-        // `RandomState` is seeded by the system: nobody can take the names beforehand.
+        // `RandomState` is seeded by the system: no process can take the names beforehand.
         let random = RandomState::new().hash_one((std::process::id(), attempt));
         let name = format!("{TEMPORARY}{random:016x}.part");
         match make(&name) {
@@ -60,8 +60,8 @@ pub(super) fn link_nameless(
     directory: BorrowedFd<'_>,
     name: &[u8],
 ) -> Result<(), Errno> {
-    // By /proc, as `open(2)` shows it; directly where there is no /proc, which needs Linux 6.10
-    // or a capability.
+    // By /proc, as `open(2)` shows it; directly if there is no /proc, which needs Linux 6.10 or a
+    // capability.
     let by_proc = format!("/proc/self/fd/{}", file.as_raw_fd());
     match linkat(CWD, by_proc, directory, name, AtFlags::SYMLINK_FOLLOW) {
         Err(Errno::NOENT) => linkat(file, "", directory, name, AtFlags::EMPTY_PATH),
@@ -72,7 +72,7 @@ pub(super) fn link_nameless(
 /// Renames `from` to `to`, which must be free.
 pub(super) fn rename_new(directory: BorrowedFd<'_>, from: &str, to: &[u8]) -> Result<(), Errno> {
     match renameat_with(directory, from, directory, to, RenameFlags::NOREPLACE) {
-        // The file system, the kernel or a filter does not do that.
+        // The file system, the kernel or a filter lacks that call.
         Err(Errno::INVAL | Errno::NOSYS | Errno::PERM | Errno::ACCESS | Errno::OPNOTSUPP) => {}
         other => return other,
     }
@@ -101,7 +101,7 @@ fn rename_over_own(directory: BorrowedFd<'_>, from: &str, to: &[u8]) -> Result<(
     }
     renameat(directory, from, directory, to).inspect_err(|_| {
         if is_own() {
-            // Its being empty is all that says it is not complete.
+            // Only its being empty shows that it is not complete.
             let _ = unlinkat(directory, to, AtFlags::empty());
         }
     })

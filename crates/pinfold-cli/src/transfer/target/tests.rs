@@ -1,4 +1,4 @@
-//! Files below a directory, and streams; [`denied`] where calls for it are missing.
+//! Files below a directory, and streams; [`denied`] is about missing calls.
 
 mod denied;
 mod directories;
@@ -36,7 +36,7 @@ fn listing(path: &Path) -> Vec<String> {
     names
 }
 
-/// Runs `test` with files that have no name while they are written, and with such that do.
+/// Runs `test` with files that have no name while they are written, and with files that do.
 fn both_ways(test: impl Fn(&Path, Rules)) {
     for nameless in [true, false] {
         for sync in [false, true] {
@@ -87,7 +87,7 @@ fn an_existing_file_is_kept_unless_forced() {
     both_ways(|dir, rules| {
         fs::write(dir.join("file"), "old").unwrap();
         let mut directory = Directory::open(dir, rules).unwrap();
-        // Before anything is written.
+        // The failure comes before anything is written.
         let failure = directory.begin(&offer("file")).map(drop).unwrap_err();
         assert_eq!(failure.status(), 5);
         assert!(failure.to_string().contains("--force"), "{failure}");
@@ -144,7 +144,7 @@ fn things_in_the_way() {
         let mut directory = Directory::open(dir, Rules { force: true, ..rules }).unwrap();
         let failure = put(&mut directory, "file/below", "x").unwrap_err();
         assert!(failure.to_string().contains("a directory is needed there"), "{failure}");
-        // Before anything is written.
+        // The failure comes before anything is written.
         let failure = directory.begin(&offer("dir")).map(drop).unwrap_err();
         assert!(failure.to_string().contains("Is a directory"), "{failure}");
     });

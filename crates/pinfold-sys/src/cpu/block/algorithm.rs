@@ -1,4 +1,5 @@
-//! The algorithms: which instructions, what is fetched ahead, and where the stores go.
+//! The algorithms: their instructions, the memory that they fetch ahead, and the kind of their
+//! stores.
 
 use std::{fmt, str::FromStr};
 
@@ -21,11 +22,11 @@ pub enum Isa {
     Avx512,
 }
 
-/// What is brought into the cache before it is needed.
+/// The memory that is brought into the cache before it is needed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum Prefetch {
-    /// What the processor fetches by itself.
+    /// Only the lines that the processor fetches by itself.
     None,
     /// The source, in blocks of 8 KiB before each is copied (Calhoun, Fig. 4.1).
     Source,
@@ -33,7 +34,7 @@ pub enum Prefetch {
     Destination,
 }
 
-/// Where the stores go.
+/// The cache policy of the stores.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum Stores {
@@ -58,17 +59,17 @@ const PREFETCHES: [Prefetch; 3] = [Prefetch::None, Prefetch::Source, Prefetch::D
 const STORES: [Stores; 2] = [Stores::Temporal, Stores::Streaming];
 
 impl Algorithm {
-    /// What the C library does.
+    /// The C library's functions.
     pub const LIBC: Algorithm = Algorithm(0);
 
-    /// The same, after all lines of the destination have been asked for: what is short does best so if
-    /// those are elsewhere.
+    /// The same, after all lines of the destination have been asked for: best for short blocks if
+    /// those lines are elsewhere.
     pub const LIBC_FETCHED: Algorithm = {
         let stores = Stores::Temporal as u8;
         Algorithm(Prefetch::Destination as u8 * STORES.len() as u8 + stores)
     };
 
-    /// How many there could be: ids are below this.
+    /// Algorithms that there could be: ids are below this.
     pub const COUNT: usize = ISAS.len() * PREFETCHES.len() * STORES.len();
 
     /// The algorithm of these parts. `None`: there is no such one. The C library decides for itself, and
@@ -103,23 +104,23 @@ impl Algorithm {
         Algorithm::new(ISAS[isa], PREFETCHES[prefetch], STORES[stores])
     }
 
-    /// Which instructions.
+    /// The instructions.
     pub const fn isa(self) -> Isa {
         ISAS[self.0 as usize / (PREFETCHES.len() * STORES.len())]
     }
 
-    /// What is fetched ahead.
+    /// The memory that is fetched ahead.
     pub const fn prefetch(self) -> Prefetch {
         PREFETCHES[self.0 as usize / STORES.len() % PREFETCHES.len()]
     }
 
-    /// Where the stores go.
+    /// The cache policy of the stores.
     pub const fn stores(self) -> Stores {
         STORES[self.0 as usize % STORES.len()]
     }
 }
 
-/// As in `avx2`, `avx2+source`, `avx2+destination+streaming`.
+/// Text such as `avx2`, `avx2+source`, `avx2+destination+streaming`.
 impl fmt::Display for Algorithm {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self.isa() {
@@ -178,7 +179,7 @@ mod tests {
     #[test]
     fn names_and_numbers_are_unique() {
         let all: Vec<Algorithm> = Algorithm::all().collect();
-        // Two of the C library's, three of `rep`, six of each other.
+        // Two algorithms of the C library's, three of `rep`, six of each other.
         assert_eq!(all.len(), 2 + 3 + 4 * 6);
         assert_eq!(Algorithm::LIBC_FETCHED.to_string(), "libc+destination");
         for algorithm in &all {

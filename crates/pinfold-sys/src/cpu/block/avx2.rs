@@ -7,7 +7,7 @@ use super::{Prefetch, Stores, lines};
 /// Copies `len` bytes.
 ///
 /// # Safety
-/// As for [`copy`](super::copy), and the processor has AVX2 and what `prefetch` asks for.
+/// As for [`copy`](super::copy), and the processor has AVX2 and the instructions of `prefetch`.
 #[inline(always)]
 pub(super) unsafe fn copy(
     prefetch: Prefetch,
@@ -23,7 +23,7 @@ pub(super) unsafe fn copy(
 /// Zeroes `len` bytes.
 ///
 /// # Safety
-/// As for [`zero`](super::zero), and the processor has AVX2 and what `prefetch` asks for.
+/// As for [`zero`](super::zero), and the processor has AVX2 and the instructions of `prefetch`.
 #[inline(always)]
 pub(super) unsafe fn zero(prefetch: Prefetch, stores: Stores, to: *mut u8, len: usize) {
     // SAFETY: as the caller promised.
@@ -51,7 +51,7 @@ impl lines::Line for Avx2 {
                 )
             };
         }
-        // SAFETY: the caller promised the line and the instructions; what is streamed is aligned.
+        // SAFETY: the caller promised the line and the instructions; streaming stores are aligned.
         unsafe {
             if STREAMING {
                 line!("vmovntdq");
@@ -86,11 +86,11 @@ impl lines::Line for Avx2 {
         }
     }
 
-    /// Narrow instructions are slow as long as the wide registers are in use.
+    /// Narrow instructions are slow while the wide registers are in use.
     #[inline(always)]
     unsafe fn leave() {
-        // SAFETY: the caller promised the instructions. They change all registers of vectors, which is
-        // what a call may do.
+        // SAFETY: the caller promised the instructions. They change all registers of vectors, as
+        // any call may.
         unsafe {
             asm!("vzeroupper", clobber_abi("sysv64"), options(nostack, nomem, preserves_flags));
         }

@@ -7,7 +7,7 @@ use super::{Prefetch, Stores, lines};
 /// Copies `len` bytes.
 ///
 /// # Safety
-/// As for [`copy`](super::copy), and the processor has AVX-512F and what `prefetch` asks for.
+/// As for [`copy`](super::copy), and the processor has AVX-512F and the instructions of `prefetch`.
 #[inline(always)]
 pub(super) unsafe fn copy(
     prefetch: Prefetch,
@@ -23,15 +23,15 @@ pub(super) unsafe fn copy(
 /// Zeroes `len` bytes.
 ///
 /// # Safety
-/// As for [`zero`](super::zero), and the processor has AVX-512F and what `prefetch` asks for.
+/// As for [`zero`](super::zero), and the processor has AVX-512F and the instructions of `prefetch`.
 #[inline(always)]
 pub(super) unsafe fn zero(prefetch: Prefetch, stores: Stores, to: *mut u8, len: usize) {
     // SAFETY: as the caller promised.
     unsafe { lines::zero::<Avx512>(prefetch, stores, to, len) };
 }
 
-/// A line as one register of 64 bytes, of the upper sixteen: who has written to those need not clear them for the
-/// sake of older instructions that come later, which takes a nanosecond.
+/// A line as one register of 64 bytes, of the upper sixteen: after a write to those, code need not
+/// clear them for the sake of older instructions that come later, which takes a nanosecond.
 struct Avx512;
 
 impl lines::Line for Avx512 {
@@ -50,7 +50,7 @@ impl lines::Line for Avx512 {
                 )
             };
         }
-        // SAFETY: the caller promised the line and the instructions; what is streamed is aligned.
+        // SAFETY: the caller promised the line and the instructions; streaming stores are aligned.
         unsafe {
             if STREAMING {
                 line!("vmovntdq");
@@ -60,7 +60,8 @@ impl lines::Line for Avx512 {
         }
     }
 
-    /// All are loaded before any is stored: a load does not wait for a store to an address that looks like its own.
+    /// All lines are loaded before any is stored: a load does not wait for a store to an address
+    /// that looks like its own.
     #[inline(always)]
     unsafe fn copy_four<const STREAMING: bool>(from: *const u8, to: *mut u8) {
         macro_rules! lines {

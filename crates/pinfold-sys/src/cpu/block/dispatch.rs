@@ -1,15 +1,15 @@
-//! From the number of an algorithm to the function that does it: one load and one call, for what is
-//! copied may be over in 50 nanoseconds.
+//! The table from the number of an algorithm to its function: one load and one call, for a copy may
+//! be over in 50 nanoseconds.
 
 use super::{Algorithm, Isa, libc, word};
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 use super::{avx2, avx512, rep, sse2};
 
-/// Copies so many bytes to the first from the second: as the C library's, which then is where it is gone to
-/// as it was called.
+/// A function that copies so many bytes to the first address from the second: its parameters are in
+/// the C library's order, so that a call of that one is a jump.
 type Copy = unsafe fn(*mut u8, *const u8, usize);
 
-/// Zeroes so many bytes.
+/// A function that zeroes so many bytes.
 type Zero = unsafe fn(*mut u8, usize);
 
 /// The function that copies by `algorithm`.
@@ -24,7 +24,7 @@ pub(super) fn zeroing(algorithm: Algorithm) -> Zero {
     PLACES[usize::from(algorithm.id())].1
 }
 
-/// The algorithm of a number. Nobody has one of a number that there is none of.
+/// The algorithm of a number; the C library's for a number that no algorithm has.
 const fn named(id: u8) -> Algorithm {
     match Algorithm::from_id(id) {
         Some(algorithm) => algorithm,
@@ -32,10 +32,10 @@ const fn named(id: u8) -> Algorithm {
     }
 }
 
-/// Copies by the algorithm of that number: a function for each, of which nothing is left to decide.
+/// Copies by the algorithm of that number: one function for each, with nothing left to decide.
 ///
 /// # Safety
-/// As for [`copy`](super::copy), and the processor has what the algorithm takes.
+/// As for [`copy`](super::copy), and the processor has the algorithm's instructions.
 unsafe fn copy<const ID: u8>(to: *mut u8, from: *const u8, len: usize) {
     let algorithm = const { named(ID) };
     let (prefetch, stores) = (algorithm.prefetch(), algorithm.stores());
@@ -59,7 +59,7 @@ unsafe fn copy<const ID: u8>(to: *mut u8, from: *const u8, len: usize) {
 /// Zeroes by the algorithm of that number.
 ///
 /// # Safety
-/// As for [`zero`](super::zero), and the processor has what the algorithm takes.
+/// As for [`zero`](super::zero), and the processor has the algorithm's instructions.
 unsafe fn zero<const ID: u8>(to: *mut u8, len: usize) {
     let algorithm = const { named(ID) };
     let (prefetch, stores) = (algorithm.prefetch(), algorithm.stores());
@@ -80,7 +80,7 @@ unsafe fn zero<const ID: u8>(to: *mut u8, len: usize) {
     }
 }
 
-/// The functions of all numbers that a byte can have, so that none has to be looked at first.
+/// The functions of all numbers that a byte can have, so that no number has to be checked first.
 static PLACES: [(Copy, Zero); 256] = {
     let mut places: [(Copy, Zero); 256] = [(copy::<0>, zero::<0>); 256];
     macro_rules! put {

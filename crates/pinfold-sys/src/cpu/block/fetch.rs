@@ -1,11 +1,11 @@
-//! What is brought into the cache before it is needed. Other processors than x86-64 see to that
-//! themselves.
+//! Prefetching: lines are brought into the cache before they are needed. Other processors than
+//! x86-64 see to that themselves.
 
 use super::Prefetch;
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 use super::sizes::LINE;
 
-/// Before `len` bytes are copied from `from` to `to`.
+/// Fetches before `len` bytes are copied from `from` to `to`.
 ///
 /// # Safety
 /// The processor has the instruction.
@@ -20,7 +20,8 @@ pub(super) unsafe fn copying(prefetch: Prefetch, from: *const u8, to: *mut u8, l
     }
 }
 
-/// Before `len` bytes at `to` are zeroed, which reads nothing: only the destination can be fetched.
+/// Fetches before `len` bytes at `to` are zeroed, which reads nothing: only the destination can be
+/// fetched.
 ///
 /// # Safety
 /// The processor has the instruction.

@@ -1,11 +1,11 @@
 //! From 32 to 64 bytes in line, by two registers that nothing else needs.
 //!
-//! The upper sixteen, of AVX-512: who has written to those need not clear them for the sake of older
-//! instructions that come later, which would take longer than the copy.
+//! The upper sixteen, of AVX-512: after a write to those, code need not clear them for the sake of
+//! older instructions that come later, which would take longer than the copy.
 
 use super::support;
 
-/// Whether the processor has them. Half a nanosecond.
+/// Returns whether the processor has them. Half a nanosecond.
 #[inline(always)]
 pub fn has_halves() -> bool {
     support::has(support::HALVES)

@@ -5,13 +5,13 @@ use super::{Prefetch, fetch, sizes::BLOCK};
 /// Copies `len` bytes.
 ///
 /// # Safety
-/// As for [`copy`](super::copy), and the processor has what `prefetch` asks for.
+/// As for [`copy`](super::copy), and the processor has the instructions of `prefetch`.
 #[inline(always)]
 pub(super) unsafe fn copy(prefetch: Prefetch, mut from: *const u8, mut to: *mut u8, len: usize) {
     let mut left = len;
-    // SAFETY: as the caller promised; no block is longer than what is left.
+    // SAFETY: as the caller promised; no block is longer than the rest.
     unsafe {
-        // What is fetched must not have left the cache again before its turn.
+        // A fetched line must not have left the cache again before its turn.
         while prefetch != Prefetch::None && left > BLOCK {
             fetch::copying(prefetch, from, to, BLOCK);
             std::ptr::copy_nonoverlapping(from, to, BLOCK);
@@ -36,7 +36,7 @@ pub(super) unsafe fn copy_overlapping(from: *const u8, to: *mut u8, len: usize) 
 /// Zeroes `len` bytes.
 ///
 /// # Safety
-/// As for [`zero`](super::zero), and the processor has what `prefetch` asks for.
+/// As for [`zero`](super::zero), and the processor has the instructions of `prefetch`.
 #[inline(always)]
 pub(super) unsafe fn zero(prefetch: Prefetch, mut to: *mut u8, len: usize) {
     let mut left = len;

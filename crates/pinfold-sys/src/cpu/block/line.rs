@@ -1,4 +1,4 @@
-//! One cache line at a time: how long it takes to load, and how it leaves the caches.
+//! One cache line at a time: the time that it takes to load, and its eviction.
 
 use super::sizes::LINE;
 
@@ -53,7 +53,8 @@ pub unsafe fn read_line_ticks(at: *const u8) -> Option<u64> {
     }
 }
 
-/// Begins to fetch the first lines of what is read soon: 256 bytes. A hint; any address will do.
+/// Begins to fetch the first lines of memory that is read soon: 256 bytes. A hint; any address will
+/// do.
 #[inline]
 pub fn fetch_start(from: *const u8) {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
@@ -69,10 +70,10 @@ pub fn fetch_start(from: *const u8) {
     let _ = from;
 }
 
-/// Has every line of `memory` leave all caches, of other cores too, for the main memory. `false`, and
-/// nothing done, on processors without the instruction.
+/// Evicts every line of `memory` from all caches, of other cores too, to the main memory. Returns
+/// `false`, and does nothing, on processors without the instruction.
 ///
-/// About 10 ns a line, more where it was written to. The contents stay what they are.
+/// About 10 ns a line, more where it was written to. The contents do not change.
 pub fn flush(memory: &[u8]) -> bool {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
     {

@@ -1,14 +1,15 @@
 //! The loops over cache lines, one for all sets of instructions that go by lines: as in Calhoun's
-//! Fig. 4.1, a block of the source is fetched, then copied line by line; then comes the next. Lines of the
-//! destination are asked for a little ahead of the loop: until another core has given one up takes a while, in
-//! which as many others as may be should be asked for and written, and no block is a pause.
+//! Fig. 4.1, a block of the source is fetched, then copied line by line; then comes the next. Lines
+//! of the destination are asked for a little ahead of the loop: another core takes a while to give
+//! one up, and meanwhile as many others as possible should be asked for and written, without a
+//! pause between blocks.
 
 use super::{
     Prefetch, Stores, fence, fetch, libc,
     sizes::{AHEAD, BLOCK, LINE, SHORT},
 };
 
-/// How a set of instructions moves one line.
+/// Moves of one line by a set of instructions.
 pub(super) trait Line {
     /// Copies the line at `from + AT` to `to + AT`.
     ///
@@ -38,7 +39,7 @@ pub(super) trait Line {
     /// As for [`Line::copy`].
     unsafe fn zero<const AT: usize, const STREAMING: bool>(to: *mut u8);
 
-    /// What these instructions want done after the last of them.
+    /// Work that these instructions want done after the last of them.
     ///
     /// # Safety
     /// The processor has the instructions.
@@ -49,7 +50,7 @@ pub(super) trait Line {
 /// Copies `len` bytes.
 ///
 /// # Safety
-/// As for [`copy`](super::copy), and the processor has what `L` and `prefetch` ask for.
+/// As for [`copy`](super::copy), and the processor has the instructions of `L` and `prefetch`.
 #[inline(always)]
 pub(super) unsafe fn copy<L: Line>(
     prefetch: Prefetch,
@@ -58,7 +59,7 @@ pub(super) unsafe fn copy<L: Line>(
     to: *mut u8,
     len: usize,
 ) {
-    // SAFETY: as the caller promised; the loops are for what is not short.
+    // SAFETY: as the caller promised; the loops are for blocks that are not short.
     unsafe {
         match stores {
             _ if len < SHORT => libc::copy(prefetch, from, to, len),
@@ -71,10 +72,10 @@ pub(super) unsafe fn copy<L: Line>(
 /// Zeroes `len` bytes.
 ///
 /// # Safety
-/// As for [`zero`](super::zero), and the processor has what `L` and `prefetch` ask for.
+/// As for [`zero`](super::zero), and the processor has the instructions of `L` and `prefetch`.
 #[inline(always)]
 pub(super) unsafe fn zero<L: Line>(prefetch: Prefetch, stores: Stores, to: *mut u8, len: usize) {
-    // SAFETY: as the caller promised; the loops are for what is not short.
+    // SAFETY: as the caller promised; the loops are for blocks that are not short.
     unsafe {
         match stores {
             _ if len < SHORT => libc::zero(prefetch, to, len),
@@ -120,12 +121,12 @@ unsafe fn copy_long<L: Line, const STREAMING: bool>(
 ) {
     let head = head(to);
     let mut left = len - head;
-    // SAFETY: there are at least two lines, so the whole line at either end, wherever it begins, lies
-    // within what the caller gave; all others begin where the last one ended, and end before `left`
-    // does. After the head `to` is a multiple of a line.
+    // SAFETY: there are at least two lines, so the whole line at either end, wherever it begins,
+    // lies within the caller's memory; all others begin where the last one ended, and end before
+    // `left` does. After the head `to` is a multiple of a line.
     unsafe {
-        // Lines that overlap the first and the last whole one: two stores to one line cost nothing in
-        // the cache. Streamed, such a line would have to come back from memory.
+        // Lines that overlap the first and the last whole one: two stores to one line cost nothing
+        // in the cache. If they were streamed, such a line would have to come back from memory.
         if STREAMING {
             libc::copy(Prefetch::None, from, to, head);
         } else {

@@ -1,9 +1,9 @@
 //! Blocks of memory, copied and zeroed by every algorithm there is: one file for each set of
 //! instructions, all with the same functions, and one place that goes to them.
 //!
-//! Which one suits is decided elsewhere. Contents may be written by others meanwhile (the memory may
-//! be shared with another process): then what arrives is any mixture, and nothing worse. So the loops
-//! are made of named instructions on raw pointers, which the compiler takes for nothing else.
+//! The choice of one is made elsewhere. Contents may be written by others meanwhile (the memory may
+//! be shared with another process): then any mixture arrives, and nothing worse. So the loops are
+//! made of named instructions on raw pointers, which the compiler takes for nothing else.
 #![allow(unsafe_code)]
 // Invariant: nothing outside of `[from, from + len)` is read, nothing outside of `[to, to + len)` is
 // written, no instruction is executed that the processor lacks, and streaming stores are fenced
@@ -37,7 +37,7 @@ pub use halves::{copy_halves, has_halves};
 pub use line::{fetch_start, flush, read_line_ticks};
 
 impl Algorithm {
-    /// Whether this processor, and the system on it, can execute it. A nanosecond.
+    /// Returns whether this processor, and the system on it, can execute it. A nanosecond.
     #[inline]
     pub fn is_supported(self) -> bool {
         support::has(self.id().into())
@@ -46,7 +46,7 @@ impl Algorithm {
 
 /// Copies `len` bytes by `algorithm`; by [`Algorithm::LIBC`] where the processor lacks it.
 ///
-/// A few nanoseconds, and what the copy takes. Streaming stores are visible to all others before
+/// A few nanoseconds, and the time of the copy. Streaming stores are visible to all others before
 /// anything that this thread stores after it returns.
 ///
 /// # Safety
@@ -61,8 +61,8 @@ pub unsafe fn copy(algorithm: Algorithm, from: *const u8, to: *mut u8, len: usiz
     unsafe { copy_by(algorithm, from, to, len) };
 }
 
-/// Copies `len` bytes by `algorithm`, as [`copy`] does, which looks whether the processor has it: a
-/// nanosecond less.
+/// Copies `len` bytes by `algorithm`, as [`copy`] does, but without its check that the processor
+/// has it: a nanosecond less.
 ///
 /// # Safety
 /// As for [`copy`], and `algorithm` must be [supported](Algorithm::is_supported).
@@ -72,7 +72,8 @@ pub unsafe fn copy_by(algorithm: Algorithm, from: *const u8, to: *mut u8, len: u
     unsafe { dispatch::copying(algorithm)(to, from, len) };
 }
 
-/// Copies `len` bytes by [`Algorithm::LIBC_FETCHED`], in line: for what is so short that a call counts.
+/// Copies `len` bytes by [`Algorithm::LIBC_FETCHED`], in line: for blocks so short that a call
+/// counts.
 ///
 /// # Safety
 /// As for [`copy_by`].
@@ -92,7 +93,7 @@ pub unsafe fn copy_fetched(from: *const u8, to: *mut u8, len: usize) {
 /// `from` must be readable and `to` writable for `len` bytes.
 #[inline]
 pub unsafe fn copy_overlapping(algorithm: Algorithm, from: *const u8, to: *mut u8, len: usize) {
-    // SAFETY: as the caller promised; what overlaps goes the one way that allows it.
+    // SAFETY: as the caller promised; overlapping bytes go the one way that allows it.
     unsafe {
         if overlaps(from, to, len) {
             libc::copy_overlapping(from, to, len);
@@ -102,7 +103,7 @@ pub unsafe fn copy_overlapping(algorithm: Algorithm, from: *const u8, to: *mut u
     }
 }
 
-/// Whether `len` bytes at each of the two have a byte in common.
+/// Returns whether `len` bytes at each of the two have a byte in common.
 #[inline]
 pub fn overlaps(from: *const u8, to: *const u8, len: usize) -> bool {
     from.addr().abs_diff(to.addr()) < len

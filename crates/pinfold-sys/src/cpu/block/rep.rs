@@ -10,7 +10,7 @@ use super::{
 /// Copies `len` bytes.
 ///
 /// # Safety
-/// As for [`copy`](super::copy), and the processor has what `prefetch` asks for.
+/// As for [`copy`](super::copy), and the processor has the instructions of `prefetch`.
 #[inline(always)]
 pub(super) unsafe fn copy(prefetch: Prefetch, mut from: *const u8, mut to: *mut u8, len: usize) {
     if len < SHORT {
@@ -34,7 +34,7 @@ pub(super) unsafe fn copy(prefetch: Prefetch, mut from: *const u8, mut to: *mut 
 /// Zeroes `len` bytes.
 ///
 /// # Safety
-/// As for [`zero`](super::zero), and the processor has what `prefetch` asks for.
+/// As for [`zero`](super::zero), and the processor has the instructions of `prefetch`.
 #[inline(always)]
 pub(super) unsafe fn zero(prefetch: Prefetch, mut to: *mut u8, len: usize) {
     if len < SHORT {
@@ -54,7 +54,7 @@ pub(super) unsafe fn zero(prefetch: Prefetch, mut to: *mut u8, len: usize) {
     }
 }
 
-/// How much one instruction moves: it starts slowly, so all that need not wait for a fetch.
+/// Bytes that one instruction moves: it starts slowly, so all that need not wait for a fetch.
 fn block(prefetch: Prefetch, left: usize) -> usize {
     match prefetch {
         Prefetch::None => left,

@@ -7,7 +7,7 @@ use super::{Prefetch, Stores, lines};
 /// Copies `len` bytes.
 ///
 /// # Safety
-/// As for [`copy`](super::copy), and the processor has SSE2 and what `prefetch` asks for.
+/// As for [`copy`](super::copy), and the processor has SSE2 and the instructions of `prefetch`.
 #[inline(always)]
 pub(super) unsafe fn copy(
     prefetch: Prefetch,
@@ -23,7 +23,7 @@ pub(super) unsafe fn copy(
 /// Zeroes `len` bytes.
 ///
 /// # Safety
-/// As for [`zero`](super::zero), and the processor has SSE2 and what `prefetch` asks for.
+/// As for [`zero`](super::zero), and the processor has SSE2 and the instructions of `prefetch`.
 #[inline(always)]
 pub(super) unsafe fn zero(prefetch: Prefetch, stores: Stores, to: *mut u8, len: usize) {
     // SAFETY: as the caller promised.
@@ -55,7 +55,7 @@ impl lines::Line for Sse2 {
                 )
             };
         }
-        // SAFETY: the caller promised the line and the instructions; what is streamed is aligned.
+        // SAFETY: the caller promised the line and the instructions; streaming stores are aligned.
         unsafe {
             if STREAMING {
                 line!("movntdq");

@@ -1,4 +1,4 @@
-//! What this processor has, found once.
+//! Features of this processor, found once.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -19,10 +19,10 @@ pub(super) const CLFLUSHOPT: u32 = 62;
 /// `rdtscp`.
 pub(super) const RDTSCP: u32 = 63;
 
-/// Whether the processor has what that bit stands for.
+/// Returns whether the processor has the feature of that bit.
 #[inline]
 pub(super) fn has(bit: u32) -> bool {
-    // Relaxed: whoever finds out finds the same. Who has it is not asked twice.
+    // Relaxed: every thread that looks finds the same. A bit that is set is not looked for twice.
     let known = KNOWN.load(Relaxed);
     known >> bit & 1 == 1 || (known == 0 && find() >> bit & 1 == 1)
 }
@@ -39,7 +39,7 @@ fn find() -> u64 {
     known
 }
 
-/// What tells one x86-64 processor from another. Others have nothing of it.
+/// The properties that tell one x86-64 processor from another. Others have none of them.
 #[derive(Default)]
 struct Processor {
     x86_64: bool,
@@ -60,7 +60,7 @@ impl Processor {
         let (seven, extended) = (leaf(7), leaf(0x8000_0001));
         Processor {
             x86_64: true,
-            // The wide registers take the system's help; the standard library looks for that.
+            // The wide registers need the system's support; the standard library checks for that.
             avx2: std::is_x86_feature_detected!("avx2"),
             avx512f: std::is_x86_feature_detected!("avx512f"),
             avx512vl: std::is_x86_feature_detected!("avx512vl"),
@@ -70,14 +70,14 @@ impl Processor {
         }
     }
 
-    /// This one, or Miri, of which nothing is known.
+    /// This processor, or Miri, of which nothing is known.
     #[cfg(not(all(target_arch = "x86_64", not(miri))))]
     fn here() -> Processor {
         Processor::default()
     }
 
     fn can(&self, algorithm: Algorithm) -> bool {
-        // Elsewhere words are all there is, and fetch nothing.
+        // Elsewhere there are only words, which fetch nothing.
         let fetches =
             algorithm.prefetch() != Prefetch::Destination || self.prefetchw || !self.x86_64;
         fetches

@@ -1,11 +1,11 @@
-//! Words of 8 bytes. What every processor can do.
+//! Words of 8 bytes: every processor can move those.
 
 use super::{Prefetch, Stores, lines};
 
 /// Copies `len` bytes.
 ///
 /// # Safety
-/// As for [`copy`](super::copy), and the processor has what `prefetch` asks for.
+/// As for [`copy`](super::copy), and the processor has the instructions of `prefetch`.
 #[inline(always)]
 pub(super) unsafe fn copy(
     prefetch: Prefetch,
@@ -21,7 +21,7 @@ pub(super) unsafe fn copy(
 /// Zeroes `len` bytes.
 ///
 /// # Safety
-/// As for [`zero`](super::zero), and the processor has what `prefetch` asks for.
+/// As for [`zero`](super::zero), and the processor has the instructions of `prefetch`.
 #[inline(always)]
 pub(super) unsafe fn zero(prefetch: Prefetch, stores: Stores, to: *mut u8, len: usize) {
     // SAFETY: as the caller promised.

@@ -1,4 +1,4 @@
-//! Blocks of memory that lie one after the other, and what reads and writes all of them.
+//! Blocks of memory that lie one after the other, and code that reads and writes all of them.
 #![allow(unsafe_code)]
 // Invariant: no byte is read or written that the caller has not named.
 
@@ -6,7 +6,7 @@ use std::hint::black_box;
 
 use crate::cpu::block::flush;
 
-/// What blocks are read into, piece by piece: it stays in the nearest cache, bytes.
+/// The buffer that blocks are read into, piece by piece: it stays in the nearest cache, bytes.
 const SCRATCH: usize = 4096;
 
 /// From one word that is written to the next: odd, so that all words are different.
@@ -15,15 +15,16 @@ const MIX: u64 = 0x9E37_79B9_7F4A_7C15;
 /// Some blocks of one length, one after the other.
 #[derive(Clone, Copy, Debug)]
 pub struct Blocks {
-    /// Where the first one begins.
+    /// The beginning of the first one.
     pub first: *mut u8,
-    /// Of each, bytes.
+    /// The length of each, bytes.
     pub len: usize,
-    /// From one to the next, bytes.
+    /// The distance from one block to the next, bytes.
     pub stride: usize,
-    /// How many: a power of two.
+    /// The number of blocks: a power of two.
     pub count: usize,
-    /// From one to that which is next in turn, blocks: odd, so that all of them have a turn.
+    /// The distance from a block to the one that is next in turn, blocks: odd, so that all have a
+    /// turn.
     pub step: usize,
 }
 
@@ -69,8 +70,9 @@ impl Blocks {
         Blocks { first: memory[offset..].as_mut_ptr(), len, stride, count, step }
     }
 
-    /// The step by which the fewest are copied out of where, but for a multiple of 4 KiB, the last copy went to: a
-    /// processor that sees only that much of an address waits for it. Destinations are half a page behind sources.
+    /// The step by which the fewest blocks are copied out of a place that differs by a multiple of
+    /// 4 KiB from the destination of the copy before: a processor that sees only that much of an
+    /// address waits for it. Destinations are half a page behind sources.
     fn step_of(len: usize, stride: usize, count: usize) -> usize {
         let aliases = |distance: usize| {
             let ahead = distance.wrapping_sub(PAGE / 2) % PAGE;
@@ -78,7 +80,7 @@ impl Blocks {
         };
         let aliased = |step: &usize| {
             let on = step % count;
-            // How many of the steps lead from near the end to near the beginning.
+            // Steps that lead from near the end to near the beginning.
             let back = on * (count - 1) / count;
             let is = |steps: usize, distance: usize| if aliases(distance) { steps } else { 0 };
             let ahead = on * stride;
@@ -87,16 +89,16 @@ impl Blocks {
         (STEP_MIN..STEP_MIN + 2 * count).step_by(2).min_by_key(aliased).unwrap_or(STEP_MIN)
     }
 
-    /// How many bytes of a memory of `size` to leave out before blocks that take `span` of it, in some
-    /// round: other pages each time, as far as there are any. Which ones short blocks get can make a
-    /// difference of a third, that of a whole process if they stay.
+    /// Bytes of a memory of `size` to leave out before blocks that take `span` of it, in some
+    /// round: other pages each time, as far as there are any. The choice of pages for short blocks
+    /// can make a difference of a third, that of a whole process if they stay.
     fn other_pages(round: usize, span: usize, size: usize) -> usize {
         let step = span.next_multiple_of(PAGE).max(PAGE);
         let places = (size / step).max(1);
         round % places * step
     }
 
-    /// Where each one begins, in an order that no prefetcher foresees.
+    /// The beginning of each, in an order that no prefetcher foresees.
     pub fn each(self) -> impl Iterator<Item = *mut u8> {
         // Any odd step comes to all of a power of two.
         (0..self.count).map(move |at| {
@@ -104,15 +106,16 @@ impl Blocks {
         })
     }
 
-    /// How often these should be brought into their state, and be copied and read, as it is measured, before that
-    /// counts; and what was copied be read once more each time.
+    /// Times that these should be brought into their state, and be copied and read, as it is
+    /// measured, before that counts; and that the copy should be read once more each time.
     ///
-    /// What a last cache keeps depends on what went through it before: after a copy that went past it, the same
-    /// block of 16 MiB takes a quarter longer to write than after one that did not, and that would count against
-    /// whoever is next. So each finds the caches as it left them itself. Blocks that nearly fill the cache need
-    /// several such copies, for it keeps what was used more than once: 64 MiB that were written a moment before take
-    /// 13 ms at first, and 9 in the end. Short ones, which lie in a core's own cache, need none; and none does where no side
-    /// `is_cached`.
+    /// The contents of a last-level cache depend on the stores that went through it before: after a
+    /// copy that went past it, the same block of 16 MiB takes a quarter longer to write than after
+    /// one that did not, and that would count against the next algorithm. So each finds the caches
+    /// as it left them itself. Blocks that nearly fill the cache need several such copies, for it
+    /// keeps lines that were used more than once: 64 MiB that were written a moment before take 13
+    /// ms at first, and 9 in the end. Short ones, which lie in a core's own cache, need none; and
+    /// none does where no side `is_cached`.
     #[must_use]
     pub fn rehearsals(self, is_cached: bool) -> usize {
         match self.len * self.count {
@@ -123,8 +126,8 @@ impl Blocks {
         }
     }
 
-    /// Writes all bytes of all blocks, each word another one, by stores that leave them in this core's
-    /// caches as far as they fit there. What the C library fills long blocks with may go past them.
+    /// Writes all bytes of all blocks, each word another one, by stores that leave them in this
+    /// core's caches as far as they fit there. The C library may fill long blocks past the caches.
     ///
     /// # Safety
     /// They must be writable, and nobody else's meanwhile.
@@ -145,7 +148,7 @@ impl Blocks {
         }
     }
 
-    /// Has all blocks leave all caches, those of other cores, too ([`flush`]).
+    /// Evicts all blocks from all caches, those of other cores, too ([`flush`]).
     ///
     /// # Safety
     /// They must be readable and not written to meanwhile.
@@ -214,7 +217,8 @@ mod tests {
         assert_eq!(Blocks::other_pages(7, 2 << 20, 1 << 20), 0);
     }
 
-    /// How many copies in a row go out of where the one before went to, but for a multiple of 4 KiB.
+    /// Copies in a row that go out of the place that the one before went to, but for a multiple of
+    /// 4 KiB.
     fn aliased(blocks: Blocks) -> usize {
         let places: Vec<usize> = blocks.each().map(|at| at.addr() - blocks.first.addr()).collect();
         let is = |pair: &&[usize]| {

@@ -1,4 +1,4 @@
-//! What the kernel has said of each send, and what it has yet to say. No I/O.
+//! The completions of each send: those that came, and those that are due. No I/O.
 //!
 //! **Invariant.** A number that was given out names the same send until it is [freed](Flights::free).
 
@@ -16,11 +16,11 @@ pub struct Flight {
 struct Entry {
     generation: u32,
     taken: bool,
-    /// What the kernel answered.
+    /// The result that the kernel answered.
     result: Option<i32>,
-    /// Whether it is yet to say that it no longer looks.
+    /// True if the kernel is yet to say that it no longer looks.
     due: bool,
-    /// Whether it said that it copied.
+    /// True if the kernel said that it copied.
     copied: bool,
 }
 
@@ -36,7 +36,7 @@ impl Flights {
         Flights { entries: vec![Entry::default(); FLIGHTS_MAX], free: (0..count).rev().collect() }
     }
 
-    /// How many more there can be.
+    /// The number of further sends that there can be.
     pub(super) fn room(&self) -> usize {
         self.free.len()
     }
@@ -62,24 +62,24 @@ impl Flights {
         }
     }
 
-    /// It no longer looks.
+    /// The kernel no longer looks at the bytes of a send.
     pub(super) fn noticed(&mut self, number: u64, copied: bool) {
         if let Some(entry) = self.entry(number).filter(|entry| entry.result.is_some()) {
             (entry.due, entry.copied) = (false, copied);
         }
     }
 
-    /// What it answered.
+    /// The result of a send.
     pub(super) fn result(&mut self, number: u64) -> Option<i32> {
         self.entry(number)?.result
     }
 
-    /// Whether it will say nothing more, and whether it copied.
+    /// `Some` once the kernel will say nothing more: true if it copied.
     pub(super) fn over(&mut self, number: u64) -> Option<bool> {
         self.entry(number).filter(|it| it.result.is_some() && !it.due).map(|it| it.copied)
     }
 
-    /// How many are over and not freed.
+    /// Sends that are over and not freed.
     pub(super) fn all_over(&self) -> usize {
         let over = |entry: &&Entry| entry.taken && entry.result.is_some() && !entry.due;
         self.entries.iter().filter(over).count()
@@ -107,7 +107,7 @@ mod tests {
         assert_eq!((all.result(one), all.over(one)), (Some(5), None));
         all.noticed(one, true);
         assert_eq!((all.over(one), all.all_over()), (Some(true), 1));
-        // What the kernel answered stands.
+        // The kernel's first answer stands.
         all.said(one, 6, true);
         assert_eq!((all.result(one), all.over(one)), (Some(5), Some(true)));
         all.free(one);

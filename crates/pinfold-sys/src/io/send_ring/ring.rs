@@ -1,9 +1,9 @@
 //! The ring.
 #![allow(unsafe_code)]
-// Invariant: nothing is asked for that the kernel does at another time than within `send`, since no send waits
-// for room (`MSG_DONTWAIT`): when `send` returns, every order that the kernel has taken is made or refused, and the
-// lists it was given are read. Those that it has not taken, since it can no longer be entered, it never
-// will: the ring is not entered again, and its lists are leaked.
+// Invariant: the kernel does all that it is asked for within `send`, since no send waits for room
+// (`MSG_DONTWAIT`): when `send` returns, every order that the kernel has taken is made or refused,
+// and the lists it was given are read. Orders that it has not taken, since it can no longer be
+// entered, it never will: the ring is not entered again, and its lists are leaked.
 
 use std::{
     io,
@@ -41,7 +41,7 @@ const TRIES: u32 = 1000;
 
 const ENTER: &str = "io_uring_enter";
 
-/// How the kernel comes by the bytes.
+/// The kernel's access to the bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Way {
     /// It copies them: `IORING_OP_SENDMSG`.
@@ -59,19 +59,19 @@ pub enum Way {
 pub struct Order<'a> {
     /// The parts, up to [`PARTS_MAX`].
     pub parts: &'a [Segment],
-    /// How the kernel comes by them.
+    /// The kernel's access to them.
     pub way: Way,
 }
 
-/// What has become of an order.
+/// The outcome of an order.
 #[derive(Debug)]
 pub struct Launched {
-    /// Which one.
+    /// The index of the order.
     pub order: usize,
-    /// So many of its bytes are sent.
+    /// Bytes of it that are sent.
     pub bytes: usize,
-    /// What the kernel may still look at, and what tells whether it has copied. `None` where it was to copy, and
-    /// has.
+    /// The bytes that the kernel may still look at; tells later whether it has copied. `None` where
+    /// it was to copy, and has.
     pub flight: Option<Flight>,
 }
 
@@ -83,7 +83,7 @@ pub struct SendRing {
     registered: Arc<Registered>,
     flights: Flights,
     owner: u32,
-    /// What the kernel said when it could no longer be entered.
+    /// The errno with which the kernel could no longer be entered.
     dead: Option<Errno>,
 }
 
@@ -91,8 +91,8 @@ impl SendRing {
     /// Sends by this ring.
     ///
     /// # Errors
-    /// [`Reason::Absent`] if the kernel cannot send what it does not copy; [`Reason::Child`]; `EBUSY` if there is
-    /// one already.
+    /// [`Reason::Absent`] if the kernel cannot send without copying; [`Reason::Child`]; `EBUSY` if
+    /// there is one already.
     pub fn new(registered: Arc<Registered>) -> Result<SendRing, Error> {
         registered.here()?;
         let mut probe = Probe::new();
@@ -115,12 +115,12 @@ impl SendRing {
         Ok(SendRing { registered, flights: Flights::new(), owner, dead: None })
     }
 
-    /// What holds the memory of [`Way::Registered`].
+    /// The owner of the memory of [`Way::Registered`].
     pub fn registered(&self) -> &Arc<Registered> {
         &self.registered
     }
 
-    /// Whether the kernel can no longer be entered: nothing will be sent.
+    /// True if the kernel can no longer be entered: nothing will be sent.
     pub fn is_dead(&self) -> bool {
         self.dead.is_some()
     }
@@ -135,9 +135,10 @@ impl SendRing {
         self.flights.all_over()
     }
 
-    /// Sends what there is room for, in one system call: what became of the orders that were begun, in their
-    /// order, is added to `launched`, and how many bytes are sent in all is returned; 0 if there is no
-    /// room. The bytes of all but the last order that is named there are sent whole.
+    /// Sends as far as there is room, in one system call: the outcomes of the orders that were
+    /// begun, in their order, are added to `launched`, and the number of bytes sent in all is
+    /// returned; 0 if there is no room. The bytes of all but the last order that is named there are
+    /// sent whole.
     ///
     /// # Errors
     /// Nothing was sent. `ENOBUFS`: as many are in flight as there can be. `ENOMEM` at `RLIMIT_MEMLOCK`. `EINVAL`,
@@ -175,8 +176,8 @@ impl SendRing {
         for (entry, number) in entries.iter_mut().zip(&numbers) {
             *entry = std::mem::replace(entry, opcode::Nop::new().build()).user_data(*number);
         }
-        // SAFETY: the parts can be read, by contract, and the heads are here until the kernel has said what became
-        // of each, or are leaked.
+        // SAFETY: the parts can be read, by contract, and the heads are here until the kernel has
+        // told the outcome of each, or are leaked.
         if let Err(errno) = unsafe { self.perform(&entries, &numbers) } {
             self.dead = Some(errno);
             std::mem::forget(heads);
@@ -191,7 +192,7 @@ impl SendRing {
         head: *const libc::msghdr,
         is_last: bool,
     ) -> Result<squeue::Entry, Errno> {
-        // One that is not sent whole ends the chain.
+        // A send that is not whole ends the chain.
         let chain = if is_last { 0 } else { libc::MSG_WAITALL | libc::MSG_MORE };
         let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL | chain;
         let bytes = order.parts.iter().map(|part| part.len).sum();
@@ -219,16 +220,17 @@ impl SendRing {
         Ok(if is_last { entry } else { entry.flags(squeue::Flags::IO_LINK) })
     }
 
-    /// Has the kernel make these sends, and waits until it has said what became of each: none waits for anything.
+    /// Has the kernel make these sends, and waits until it has told the outcome of each: none waits
+    /// for anything.
     ///
     /// # Safety
-    /// What the entries name can be read, and the lists among that stay if this fails.
+    /// The memory that the entries name can be read, and the lists among it stay if this fails.
     unsafe fn perform(&mut self, entries: &[squeue::Entry], numbers: &[u64]) -> Result<(), Errno> {
         let registered = Arc::clone(&self.registered);
         let alone = registered.transfer.lock().unwrap_or_else(PoisonError::into_inner);
         let ring = &registered.ring.0;
         {
-            // SAFETY: whoever uses the queue has the lock.
+            // SAFETY: the thread that uses the queue has the lock.
             let mut queue = unsafe { ring.submission_shared() };
             // SAFETY: by contract. The queue is empty: each call leaves it so, or the ring is dead.
             unsafe { queue.push_multiple(entries) }.map_err(|_| Errno::BUSY)?;
@@ -290,13 +292,13 @@ impl SendRing {
         }
     }
 
-    /// Takes note of what the kernel has said. No system call; some ns if it has said nothing.
+    /// Takes note of completions. No system call; some ns if there are none.
     pub fn collect(&mut self) {
         if self.registered.here().is_err() {
             return;
         }
         let _alone = self.registered.transfer.lock().unwrap_or_else(PoisonError::into_inner);
-        // SAFETY: whoever uses the queue has the lock.
+        // SAFETY: the thread that uses the queue has the lock.
         let said = unsafe { self.registered.ring.0.completion_shared() };
         for said in said {
             let (number, result, flags) = (said.user_data(), said.result(), said.flags());
@@ -308,8 +310,8 @@ impl SendRing {
         }
     }
 
-    /// Whether the kernel no longer looks at the bytes of a flight, as far as was [collected](SendRing::collect):
-    /// whether it has copied any of them.
+    /// Ends a flight whose bytes the kernel no longer looks at, as far as was
+    /// [collected](SendRing::collect): returns whether it has copied any of them.
     ///
     /// # Errors
     /// The flight: it may still look, or it is another ring's.
@@ -326,7 +328,7 @@ impl SendRing {
         }
     }
 
-    /// Waits until the kernel has something to say, at most so long, and takes note of it.
+    /// Waits until there are completions, at most so long, and takes note of them.
     pub fn wait(&mut self, limit: Duration) {
         if self.registered.here().is_err() {
             return;
@@ -334,7 +336,8 @@ impl SendRing {
         let limit = Timespec::from(limit);
         let args = SubmitArgs::new().timespec(&limit);
         if self.dead.is_none() {
-            // Returns at once if it has said something. A signal, or the end of the time, are as good as news.
+            // Returns at once if there are some. A signal, or the end of the time, are as good as
+            // news.
             let _ = self.registered.ring.0.submitter().submit_with_args(1, &args);
         }
         self.collect();
@@ -350,7 +353,7 @@ impl AsFd for SendRing {
 
 impl Drop for SendRing {
     fn drop(&mut self) {
-        // What it says from here on nobody could tell from what others ask for.
+        // A later user could not tell completions of these sends from its own.
         if self.in_flight() == 0 && self.dead.is_none() {
             self.registered.give_back();
         }

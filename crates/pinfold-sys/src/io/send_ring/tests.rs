@@ -23,7 +23,7 @@ fn ring() -> Option<SendRing> {
     made.map_err(|error| eprintln!("SKIPPED: {error}")).ok()
 }
 
-/// Sends all of it, read at the other end as it comes: what the flights said of copies.
+/// Sends all of it, read at the other end as it comes: returns whether each flight was copied.
 fn send_all(
     ring: &mut SendRing,
     (one, two): (&OwnedFd, &OwnedFd),
@@ -73,7 +73,7 @@ fn every_way_sends_every_byte() {
                 done => done.unwrap(),
             };
             assert!(got == memory, "{len} {way:?}");
-            // Loopback copies what it is not to copy, and says so.
+            // Loopback copies bytes that it is not to copy, and says so.
             assert!(copied.iter().all(|copied| *copied), "{len} {way:?}");
             assert_eq!(copied.is_empty(), way == Way::Copied);
         }
@@ -88,7 +88,7 @@ fn every_way_sends_every_byte() {
         let way = Way::Registered(slot.id());
         let (got, copied) = send_all(&mut ring, (&one, &two), &[&memory], way).unwrap();
         assert!(got == memory && !copied.is_empty(), "{len}");
-        // Only what is in the slot can be sent from it.
+        // Only bytes in the slot can be sent from it.
         let mut launched = Vec::new();
         let other = bytes(10, 1);
         let (parts, beyond) = ([part(&other)], [part(&memory)]);
@@ -161,7 +161,7 @@ fn orders_are_a_chain() {
     assert!(got == all);
 }
 
-/// What stands behind an order that fails is not sent.
+/// An order behind one that fails is not sent.
 #[test]
 fn an_order_that_fails_ends_the_chain() {
     let Some(mut ring) = ring() else { return };
@@ -185,7 +185,8 @@ fn an_order_that_fails_ends_the_chain() {
     ring.registered().unpin(slot).unwrap();
 }
 
-/// What nobody reads stays in flight, the ring says when it has landed, and to break the connection lands it.
+/// Bytes that nobody reads stay in flight, the ring says when they have landed, and to break the
+/// connection lands them.
 #[test]
 fn flights_land_when_the_connection_is_broken() {
     let Some(mut ring) = ring() else { return };

@@ -41,22 +41,22 @@ impl ReadOnlyMapping {
         self.0.len()
     }
 
-    /// Whether the file has every page of `range` (byte offsets), and none of them is swapped out.
-    /// Takes no memory. The kernel tells those only who own the file or may write it, and says yes
-    /// to all others. About 50 ns a page; stops at the first megabytes that lack some. See
-    /// `mincore(2)`.
+    /// Returns whether the file has every page of `range` (byte offsets), and none of them is
+    /// swapped out. Takes no memory. The kernel tells this only to a process that owns the file or
+    /// may write it, and says yes to all others. About 50 ns a page; stops at the first megabytes
+    /// that lack some. See `mincore(2)`.
     ///
     /// # Errors
-    /// `EINVAL` for a range outside the mapping; what the kernel said otherwise.
+    /// `EINVAL` for a range outside the mapping; else the kernel's error.
     pub fn is_resident(&self, range: Range<usize>) -> io::Result<bool> {
         self.0.is_resident(range)
     }
 
-    /// Has the kernel begin to read what of `range` (byte offsets) is swapped out. Takes no memory
-    /// for what the file does not have. One `madvise(MADV_WILLNEED)`.
+    /// Has the kernel begin to read the swapped-out pages of `range` (byte offsets). Takes no
+    /// memory for pages that the file does not have. One `madvise(MADV_WILLNEED)`.
     ///
     /// # Errors
-    /// `EINVAL` for a range outside the mapping; what the kernel said otherwise.
+    /// `EINVAL` for a range outside the mapping; else the kernel's error.
     pub fn fetch(&self, range: Range<usize>) -> io::Result<()> {
         self.0.fetch(range)
     }

@@ -33,7 +33,7 @@ impl SharedMapping {
     }
 
     /// As [`SharedMapping::map`], at an address that is a multiple of `align`, a power of two.
-    /// Up to `align` bytes of address space more are taken for a moment.
+    /// Takes up to `align` bytes more of address space for a moment.
     ///
     /// # Errors
     /// As for [`SharedMapping::map`].
@@ -52,8 +52,8 @@ impl SharedMapping {
         self.0.len()
     }
 
-    /// Reserves memory for every page that `range` (byte offsets) touches, so that using it
-    /// later neither faults nor dies for want of memory. What the pages hold stays.
+    /// Reserves memory for every page that `range` (byte offsets) touches, so that using it later
+    /// neither faults nor dies for want of memory. The contents stay.
     ///
     /// One `madvise(MADV_POPULATE_WRITE)`. Kernels before 5.14 have no such call; there each
     /// page is touched instead, and want of memory is `SIGBUS`.
@@ -84,10 +84,10 @@ impl SharedMapping {
         Ok(())
     }
 
-    /// Has the kernel make huge pages of the aligned 2 MiB parts of `range` (byte offsets), each
-    /// of which must have a page present already; absent ones are filled with zeros. Does so
-    /// whatever the system's setting for huge pages of shared memory is, short of `deny`, and
-    /// never calls the out-of-memory killer. The mapping must be aligned to 2 MiB.
+    /// Has the kernel make huge pages of the aligned 2 MiB parts of `range` (byte offsets), each of
+    /// which must have a page present already; absent ones are filled with zeros. Does so under any
+    /// setting of the system for huge pages of shared memory, short of `deny`, and never calls the
+    /// out-of-memory killer. The mapping must be aligned to 2 MiB.
     ///
     /// See `MADV_COLLAPSE` in `madvise(2)`; Linux 6.1.
     ///
@@ -103,7 +103,7 @@ impl SharedMapping {
     /// See `MADV_REMOVE` in `madvise(2)`.
     ///
     /// # Errors
-    /// `EINVAL` for a range outside the mapping; what the kernel said otherwise.
+    /// `EINVAL` for a range outside the mapping; else the kernel's error.
     pub fn release(&self, range: Range<usize>) -> io::Result<()> {
         let page = page_size();
         self.0.check(&range)?;

@@ -39,8 +39,8 @@ impl Span {
         prot: ProtFlags,
     ) -> Result<Span, Errno> {
         let span = Span { ptr: place(fd, len, align, prot)?, len };
-        // Where that is denied, a child keeps memory of which it knows (`fork`) that it is its
-        // parent's.
+        // If the kernel denies that, a child keeps the memory, of which it knows (`fork`) that it
+        // is its parent's.
         let _ = span.advise(0..len, Advice::LinuxDontFork);
         Ok(span)
     }
@@ -91,7 +91,7 @@ impl Span {
         }
     }
 
-    /// Whether all pages of a range are in memory.
+    /// Returns whether all pages of a range are in memory.
     pub(super) fn is_resident(&self, range: Range<usize>) -> io::Result<bool> {
         self.check(&range)?;
         if range.is_empty() {
@@ -138,21 +138,21 @@ fn place(
     // SAFETY: no address is asked for.
     let from = unsafe { mm::mmap_anonymous(ptr::null_mut(), whole, ProtFlags::empty(), flags) }?;
     let skip = from.cast::<u8>().align_offset(align);
-    // SAFETY: `skip` is below `align`, so the sum is within what was mapped.
+    // SAFETY: `skip` is below `align`, so the sum is within the mapping above.
     let at = unsafe { from.cast::<u8>().add(skip) };
     let flags = MapFlags::SHARED | MapFlags::FIXED;
-    // SAFETY: replaces only what was mapped above, which nobody else knows.
+    // SAFETY: replaces only the mapping above, which nobody else knows.
     let placed = unsafe { mm::mmap(at.cast(), len, prot, flags, fd, 0) };
     let (before, behind) = match placed {
         Ok(_) => (skip, align - skip),
         Err(_) => (whole, 0),
     };
     if before > 0 {
-        // SAFETY: what lies before the file's mapping, or all if there is none, is still ours alone.
+        // SAFETY: the part before the file's mapping, or all if there is none, is still ours alone.
         unsafe { mm::munmap(from, before) }?;
     }
     if behind > 0 {
-        // SAFETY: what lies behind the file's mapping is still ours alone.
+        // SAFETY: the part behind the file's mapping is still ours alone.
         unsafe { mm::munmap(at.add(pages).cast(), behind) }?;
     }
     placed.and_then(|at| NonNull::new(at.cast()).ok_or(Errno::NOMEM))

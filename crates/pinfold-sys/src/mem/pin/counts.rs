@@ -1,4 +1,4 @@
-//! How many locks, or watches, each page has, since the kernel does not count them. No I/O.
+//! Counts of each page's locks, or watches, since the kernel does not count them. No I/O.
 
 use std::{collections::BTreeMap, ops::Range};
 
@@ -13,12 +13,12 @@ pub type Ranges = SmallVec<[Range<usize>; 1]>;
 pub struct Counts(BTreeMap<usize, u32>);
 
 impl Counts {
-    /// One more for each of `pages`; those that had none.
+    /// Adds one for each of `pages`; returns those that had none.
     pub fn add(&mut self, pages: Range<usize>) -> Ranges {
         let last = self.0.range(..=pages.end).next_back();
         if last.is_none_or(|(&edge, &count)| edge < pages.start && count == 0) && !pages.is_empty()
         {
-            // Nothing has any there, nor right beside it.
+            // No page there, nor right beside it, has any.
             self.0.insert(pages.start, 1);
             self.0.insert(pages.end, 0);
             return smallvec![pages];
@@ -26,12 +26,12 @@ impl Counts {
         self.change(pages, |count| count + 1, |before, _| before == 0)
     }
 
-    /// One less for each of `pages`, which have one each; those that have none now.
+    /// Takes one from each of `pages`, which have one each; returns those that have none now.
     pub fn remove(&mut self, pages: Range<usize>) -> Ranges {
         let mut edges = self.0.range(..=pages.end).map(|(&edge, &count)| (edge, count)).rev();
         let ends = [edges.next(), edges.next()] == [Some((pages.end, 0)), Some((pages.start, 1))];
         if ends && edges.next().is_none_or(|(_, before)| before == 0) {
-            // They are all that have any there.
+            // They are all the pages that have any there.
             self.0.remove(&pages.start);
             self.0.remove(&pages.end);
             return smallvec![pages];
@@ -98,7 +98,7 @@ mod tests {
     }
 
     proptest! {
-        /// Against an array.
+        /// Compares the counts with an array.
         #[test]
         fn counts_are_sums(steps in vec((0..30usize, 1..12usize, any::<bool>()), 0..50)) {
             let (mut counts, mut naive, mut held) = (Counts::default(), [0u32; 42], Vec::new());

@@ -1,4 +1,4 @@
-//! Why something cannot be pinned, and what to do about it.
+//! Reasons why something cannot be pinned, and the remedies.
 
 use std::fmt;
 
@@ -9,7 +9,7 @@ use rustix::{
 
 use crate::refused::{self, Why};
 
-/// Why the kernel, or this module, refused.
+/// The reason of a refusal by the kernel, or this module.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reason {
     /// A filter on system calls or `kernel.io_uring_disabled` forbids it.

@@ -110,7 +110,7 @@ fn unlock(pages: &Range<usize>) {
     let _ = unsafe { mm::munlock(at, pages.len() * page_size()) };
 }
 
-/// `mlock` says `ENOMEM` for the limit and for what is not mapped, and `EPERM` for a limit of 0.
+/// `mlock` says `ENOMEM` for the limit and for unmapped memory, and `EPERM` for a limit of 0.
 fn explain(error: Error, pages: &Range<usize>) -> Error {
     let at = ptr::with_exposed_provenance_mut::<libc::c_void>(pages.start * page_size());
     match error.errno() {

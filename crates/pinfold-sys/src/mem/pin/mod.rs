@@ -9,11 +9,11 @@
 //!   nothing is known by slot. While they are locked the program cannot discard them: `madvise(2)`
 //!   with `MADV_DONTNEED` or `MADV_FREE` says `EINVAL`.
 //!
-//! Neither notices that the program unmaps what is pinned: a pin then keeps the old pages, a lock
-//! ends. That is what [`userfault`](crate::mem::userfault) is for.
+//! Neither notices that the program unmaps pinned memory: a pin then keeps the old pages, a lock
+//! ends. [`userfault`](crate::mem::userfault) notices.
 //!
-//! Both count against `RLIMIT_MEMLOCK`, 8 MiB for an ordinary user unless somebody raised it, and by
-//! accounts of their own: what is registered counts over all rings of a user, what is locked by
+//! Both count against `RLIMIT_MEMLOCK`, 8 MiB for an ordinary user unless somebody raised it, and
+//! by accounts of their own: registered memory counts over all rings of a user, locked memory by
 //! process. A huge page counts whole as soon as a ring has a part of it, once for each ring.
 
 mod counts;
@@ -41,8 +41,8 @@ pub trait Pin: Send + Sync {
     /// Pins the pages that `range`, addresses of any alignment, has bytes of, until it is unpinned
     /// or `self` dropped. Pages that are missing are made, and none is shared with a child any more.
     ///
-    /// The memory does not have to stay mapped; what was pinned stays pinned then, though nothing
-    /// else has it.
+    /// The memory does not have to stay mapped; pinned pages stay pinned then, though nothing else
+    /// has them.
     ///
     /// # Errors
     /// See [`Reason`]. Nothing of the range is pinned by this call then.
@@ -54,7 +54,7 @@ pub trait Pin: Send + Sync {
     /// [`Reason::Stranger`] for a slot of another owner, [`Reason::Child`].
     fn unpin(&self, slot: Slot) -> Result<(), Error>;
 
-    /// What it costs on the reference machine; a place to start from.
+    /// Costs on the reference machine; a place to start from.
     fn cost(&self) -> Cost;
 
     /// Pins at a time.
@@ -82,14 +82,14 @@ impl Slot {
         SlotId { owner: self.owner, index: self.index }
     }
 
-    /// What was asked for.
+    /// The range that was asked for.
     pub fn range(&self) -> Range<usize> {
         self.range.clone()
     }
 }
 
 /// The name of a slot. It may be kept when the pin has ended: its owner then says that the slot is
-/// free, or checks what is asked for against what the slot has by then.
+/// free, or checks an order against the range that the slot has by then.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct SlotId {
     owner: u32,
@@ -114,16 +114,16 @@ impl SlotId {
     }
 }
 
-/// What pins cost, in nanoseconds.
+/// Costs of pins, in nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Cost {
-    /// One pin, whatever its size.
+    /// One pin, of any size.
     pub pin_ns: f64,
     /// Each 4 KiB page of it that is there already.
     pub page_ns: f64,
-    /// One end of a pin.
+    /// The end of one pin.
     pub unpin_ns: f64,
-    /// Each 4 KiB page of that.
+    /// Each 4 KiB page of that pin.
     pub unpin_page_ns: f64,
 }
 

@@ -2,7 +2,7 @@
 #![allow(unsafe_code)]
 // Invariant: a slot of the ring's table is filled exactly while `slots` says that it is taken, so
 // all pins end when the table is unregistered, on drop. The kernel is given addresses only: it pins
-// what is mapped there or refuses. What reads and writes these pages is in `transfer.rs`.
+// the memory mapped there or refuses. `transfer.rs` reads and writes these pages.
 
 use std::{
     io,
@@ -32,7 +32,7 @@ pub struct Registered {
     slots: Mutex<Slots>,
     /// Held while the ring does something.
     pub(crate) transfer: Mutex<()>,
-    /// Whether what the ring says is heard by a [`SendRing`](crate::io::send_ring::SendRing) alone.
+    /// True if the ring's completions go to a [`SendRing`](crate::io::send_ring::SendRing) alone.
     sends: AtomicBool,
     pub(super) owner: u32,
     mark: ForkMark,
@@ -46,8 +46,8 @@ impl std::fmt::Debug for Ring {
     }
 }
 
-/// What a ring can be asked for at a time, and what it can say before anybody listens: as much as fits into
-/// a page each, which count as locked memory of who has little.
+/// Entries of a ring's two queues, for orders and for completions: as many as fit into a page each,
+/// for they count as locked memory, of which a user may have little.
 pub(crate) const ENTRIES: u32 = 32;
 pub(crate) const SAYS: u32 = 128;
 
@@ -82,12 +82,12 @@ impl Registered {
         Ok(Registered { ring, slots, transfer, sends, owner: next_owner(), mark })
     }
 
-    /// Has the ring send from here on, and do nothing else; `false` if it does already.
+    /// Has the ring send from here on, and do nothing else; returns `false` if it does already.
     pub(crate) fn take_for_sends(&self) -> bool {
         !self.sends.swap(true, Ordering::AcqRel)
     }
 
-    /// It sends no more.
+    /// Ends the ring's use for sends.
     pub(crate) fn give_back(&self) {
         self.sends.store(false, Ordering::Release);
     }
@@ -96,19 +96,19 @@ impl Registered {
         self.sends.load(Ordering::Acquire)
     }
 
-    /// Whether a slot is one of these.
+    /// Returns whether a slot is one of these.
     pub(crate) fn has(&self, slot: SlotId) -> bool {
         slot.owner == self.owner && slot.index < Registered::SLOTS_MAX
     }
 
-    /// Fills a slot, or with nothing empties it.
+    /// Fills a slot, or empties it if there is no range.
     fn update(&self, slot: u32, range: Range<usize>) -> Result<(), Errno> {
         let buffer = libc::iovec {
             iov_base: ptr::with_exposed_provenance_mut(range.start),
             iov_len: range.len(),
         };
-        // SAFETY: the kernel pins what is there, which changes no contents, or refuses. An operation that
-        // names the slot keeps what the slot had when it began.
+        // SAFETY: the kernel pins the memory there, which changes no contents, or refuses. An
+        // operation that names the slot keeps the pages that the slot had when it began.
         let done =
             unsafe { self.ring.0.submitter().register_buffers_update(slot, &[buffer], None) };
         done.map_err(|error| errno(&error))
@@ -126,7 +126,8 @@ impl Registered {
     }
 }
 
-/// A ring; what it has to say it says when its thread is in the kernel anyway, where that can be (Linux 5.19).
+/// A ring; it reports completions when its thread is in the kernel anyway, where that can be (Linux
+/// 5.19).
 fn set_up() -> io::Result<IoUring> {
     let mut cheap = IoUring::builder();
     cheap.dontfork().setup_cqsize(SAYS);

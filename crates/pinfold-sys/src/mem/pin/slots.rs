@@ -1,4 +1,4 @@
-//! Which slots of a table are free. No I/O.
+//! The free slots of a table. No I/O.
 
 /// Slots below `room`; those freed last are used first.
 #[derive(Debug)]

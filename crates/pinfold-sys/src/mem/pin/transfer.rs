@@ -1,7 +1,7 @@
 //! Bytes that the kernel reads from, or writes to, pinned pages.
 #![allow(unsafe_code)]
 // Invariant: an operation is awaited before its call returns, so the kernel reaches nothing later.
-// The kernel checks that the bytes lie in what the slot has; only `read_in` writes there, and its
+// The kernel checks that the bytes lie in the slot's range; only `read_in` writes there, and its
 // caller answers for the bytes.
 
 use std::{
@@ -19,7 +19,7 @@ use super::{Error, Locked, Reason, Registered, SlotId};
 
 const PWRITE: &str = "pwrite(2)";
 
-/// Where bytes go.
+/// The direction of the bytes.
 #[derive(Clone, Copy)]
 enum Way {
     /// From the pinned pages to a file.
@@ -38,14 +38,15 @@ impl Way {
 }
 
 impl Registered {
-    /// Writes `bytes`, addresses within what `slot` was asked for, to a file from byte `offset` on,
-    /// out of the pinned pages, whatever is mapped there by now; how many. Waits. One at a time,
-    /// others wait. Some µs; 10 to 20 where the kernel has a worker do it, as for files in memory.
+    /// Writes `bytes`, addresses within the range of `slot`, to a file from byte `offset` on, out
+    /// of the pinned pages, even if another mapping is there by now; returns how many. Waits. One
+    /// at a time, others wait. Some µs; 10 to 20 where the kernel has a worker do it, as for files
+    /// in memory.
     ///
     /// # Errors
     /// [`Reason::Stranger`] for a slot of another owner; [`Reason::Unmapped`] if the slot is free, or
     /// does not have all of the bytes; [`Reason::Length`] for 4 GiB and more; [`Reason::Child`]; `EBUSY` while
-    /// the ring is a [`SendRing`](crate::io::send_ring::SendRing)'s; what the file said.
+    /// the ring is a [`SendRing`](crate::io::send_ring::SendRing)'s; the file's error.
     pub fn write_out(
         &self,
         slot: SlotId,
@@ -110,15 +111,15 @@ impl Registered {
     /// Has the ring do one thing, and waits for it.
     ///
     /// # Safety
-    /// What it does to memory is allowed.
+    /// The order's effects on memory are allowed.
     unsafe fn perform(&self, order: squeue::Entry) -> Result<usize, Errno> {
         let _alone = self.transfer.lock().unwrap_or_else(PoisonError::into_inner);
         if self.sends() {
             return Err(Errno::BUSY);
         }
         let ring = &self.ring.0;
-        // SAFETY: both queues are used with the lock held alone, and what is put in lives until it is
-        // done, by the caller's promise and since this waits for it.
+        // SAFETY: both queues are used with the lock held alone, and the entry's memory lives until
+        // it is done, by the caller's promise and since this waits for it.
         let (mut submissions, mut completions) =
             unsafe { (ring.submission_shared(), ring.completion_shared()) };
         // SAFETY: as above.
@@ -134,7 +135,7 @@ impl Registered {
                 return usize::try_from(result).map_err(|_| Errno::from_raw_os_error(-result));
             }
             match done.map_err(|error| error.raw_os_error()) {
-                // A signal, or a shortage that passes: what was put in has to be waited for.
+                // A signal, or a shortage that passes: a submitted entry has to be waited for.
                 Ok(_) | Err(Some(libc::EINTR | libc::EAGAIN | libc::EBUSY)) => submissions.sync(),
                 Err(errno) => return Err(Errno::from_raw_os_error(errno.unwrap_or(libc::EIO))),
             }
@@ -158,15 +159,16 @@ impl Locked {
     }
 }
 
-/// Writes what is mapped at `bytes` now to a file from byte `offset` on, as `pwrite(2)` does; how many.
+/// Writes the memory mapped at `bytes` now to a file from byte `offset` on, as `pwrite(2)` does;
+/// returns how many.
 ///
 /// # Errors
-/// [`Reason::Unmapped`] if nothing readable is there; what the file said.
+/// [`Reason::Unmapped`] if nothing readable is there; the file's error.
 pub fn write_mapped(bytes: Range<usize>, fd: BorrowedFd<'_>, offset: u64) -> Result<usize, Error> {
     let at = ptr::with_exposed_provenance::<libc::c_void>(bytes.start);
     let fail = |errno| Error::new(PWRITE, errno).over(&bytes);
     let offset = i64::try_from(offset).map_err(|_| fail(Errno::INVAL))?;
-    // SAFETY: the kernel reads what is there, or says that there is nothing.
+    // SAFETY: the kernel reads the memory there, or says that there is none.
     let done = unsafe { libc::pwrite(fd.as_raw_fd(), at, bytes.len(), offset) };
     usize::try_from(done)
         .map_err(|_| fail(Errno::from_io_error(&io::Error::last_os_error()).unwrap_or(Errno::IO)))

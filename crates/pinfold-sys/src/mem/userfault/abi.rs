@@ -1,8 +1,8 @@
-//! What goes over a userfaultfd, as `linux/userfaultfd.h` has it, and the calls themselves.
+//! The messages of a userfaultfd, as `linux/userfaultfd.h` has them, and the calls themselves.
 #![allow(unsafe_code)]
 // Invariant: each ioctl is given one structure of ours, of the size that its number says, which
-// lives through the call; `read` is given room of ours. The only calls that change what memory holds
-// are `move_pages`, which is unsafe, and `discard`, which only tests have.
+// lives through the call; `read` is given room of ours. The only calls that change contents of
+// memory are `move_pages`, which is unsafe, and `discard`, which only tests have.
 
 use std::{
     io,
@@ -142,27 +142,27 @@ impl Fd {
     /// Agrees on features; can be done once. With none asked for, answers all that there are.
     pub(super) fn agree(&self, features: u64) -> Result<u64, Errno> {
         let mut api = Api { api: UFFD_API, features, ioctls: 0 };
-        // SAFETY: an `Api` is what the number says.
+        // SAFETY: an `Api` is the structure of that number.
         unsafe { self.ioctl(UFFDIO_API, &mut api) }?;
         Ok(api.features)
     }
 
     pub(super) fn register(&self, range: Range<usize>, mode: u64) -> Result<(), Errno> {
         let mut register = Register { range: range.into(), mode, ioctls: 0 };
-        // SAFETY: a `Register` is what the number says; contents stay.
+        // SAFETY: a `Register` is the structure of that number; contents stay.
         unsafe { self.ioctl(UFFDIO_REGISTER, &mut register) }
     }
 
     pub(super) fn unregister(&self, range: Range<usize>) -> Result<(), Errno> {
         let mut span = Span::from(range);
-        // SAFETY: a `Span` is what the number says; contents stay.
+        // SAFETY: a `Span` is the structure of that number; contents stay.
         unsafe { self.ioctl(UFFDIO_UNREGISTER, &mut span) }
     }
 
-    /// Lifts write protection, of which there is none: what counts is the answer.
+    /// Lifts write protection, of which there is none: only the answer counts.
     pub(super) fn unprotect(&self, range: Range<usize>) -> Result<(), Errno> {
         let mut wp = WriteProtect { range: range.into(), mode: 0 };
-        // SAFETY: a `WriteProtect` is what the number says; contents stay.
+        // SAFETY: a `WriteProtect` is the structure of that number; contents stay.
         unsafe { self.ioctl(UFFDIO_WRITEPROTECT, &mut wp) }
     }
 
@@ -170,11 +170,11 @@ impl Fd {
     /// there is none; `EINVAL` for private memory, and before Linux 5.13.
     pub(super) fn resume(&self, range: Range<usize>) -> Result<(), Errno> {
         let mut order = Continue { range: range.into(), mode: 0, mapped: 0 };
-        // SAFETY: a `Continue` is what the number says; contents stay.
+        // SAFETY: a `Continue` is the structure of that number; contents stay.
         unsafe { self.ioctl(UFFDIO_CONTINUE, &mut order) }
     }
 
-    /// Moves pages; the bytes that were moved, and why not all were.
+    /// Moves pages; returns the bytes that were moved, and why not all were.
     ///
     /// # Safety
     /// Both ranges are the caller's to change: nobody looks at them through a reference.
@@ -186,12 +186,12 @@ impl Fd {
     ) -> (usize, Result<(), Errno>) {
         let (start, len) = (src.start as u64, src.len() as u64);
         let mut order = Move { dst: dst as u64, src: start, len, mode, moved: 0 };
-        // SAFETY: a `Move` is what the number says; the memory is the caller's to change.
+        // SAFETY: a `Move` is the structure of that number; the memory is the caller's to change.
         let done = unsafe { self.ioctl(UFFDIO_MOVE, &mut order) };
         (usize::try_from(order.moved).unwrap_or(0), done)
     }
 
-    /// As many messages as there are and as fit; each lets the one go on who caused it.
+    /// Reads as many messages as there are and as fit; each lets the thread that caused it go on.
     pub(super) fn read(&self, room: &mut [Message]) -> Result<usize, Errno> {
         // SAFETY: the room is ours, and any bytes are a `Message`.
         let read =
@@ -203,7 +203,7 @@ impl Fd {
     }
 
     /// # Safety
-    /// `T` is the structure that `number` wants, and what the call does to memory is allowed.
+    /// `T` is the structure that `number` wants, and the call's effects on memory are allowed.
     unsafe fn ioctl<T>(&self, number: libc::c_ulong, arg: &mut T) -> Result<(), Errno> {
         // SAFETY: the caller's promise.
         let done = unsafe { libc::ioctl(self.0.as_raw_fd(), number, std::ptr::from_mut(arg)) };

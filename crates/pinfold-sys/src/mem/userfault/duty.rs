@@ -1,11 +1,12 @@
-//! Which of two threads reads a watch.
+//! The duty of reading a watch, between two threads.
 //!
-//! When an ordinary thread has read an event, it wakes who unmapped, on a processor where it still runs itself: if
-//! another one is idle, the kernel has that thread go on there, which in a virtual machine takes 50 µs, and leaves
-//! the reader behind. A thread that only runs where nobody else wants to (`SCHED_IDLE`) counts for nothing in that
-//! choice: who unmapped goes on where it was. But where others are busy such a thread waits, some milliseconds an
-//! event, and it may not become an ordinary one again. So there are two: the *modest* one has the duty, the
-//! *ordinary* one takes over for a while when the first was late.
+//! When an ordinary thread has read an event, it wakes the thread that unmapped, on a processor
+//! where it still runs itself: if another one is idle, the kernel has the woken thread go on there,
+//! which in a virtual machine takes 50 µs, and leaves the reader behind. A thread that only runs
+//! where nobody else wants to (`SCHED_IDLE`) counts for nothing in that choice: the woken thread
+//! goes on where it was. But where others are busy such a thread waits, some milliseconds an event,
+//! and it may not become an ordinary one again. So there are two: the *modest* one has the duty,
+//! the *ordinary* one takes over for a while when the first was late.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
@@ -21,12 +22,12 @@ pub(super) enum Who {
 
 const MODEST: u32 = 0;
 const ORDINARY: u32 = 1;
-/// The ordinary one has it for good.
+/// The ordinary one has the duty for good.
 const ALONE: u32 = 2;
-/// Nobody has it any more.
+/// Nobody has the duty any more.
 const OVER: u32 = 3;
 
-/// Who has the duty. Who gets it sees all that the other one did before.
+/// The holder of the duty. A thread that gets it sees all that the other one did before.
 #[derive(Debug)]
 pub(super) struct Duty(AtomicU32);
 
@@ -81,22 +82,22 @@ impl Duty {
     }
 }
 
-/// When the two change places. Times are given: no clock is read here.
+/// The rule by which the two change places. Times are given: no clock is read here.
 #[derive(Debug)]
 pub(super) struct Turns {
     rule: Rule,
-    /// How long the ordinary one has its next turn, ns. Whoever has the duty changes it.
+    /// The next turn of the ordinary one lasts so long, ns. The holder of the duty changes it.
     term_ns: AtomicU64,
-    /// When the turn began that is under way, ns.
+    /// The start of the turn that is under way, ns.
     since_ns: AtomicU64,
 }
 
-/// What [`Turns`] go by.
+/// The limits that [`Turns`] go by.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Rule {
-    /// The modest one looks how late it is at one event in so many: that takes about a microsecond.
+    /// The modest one checks its lateness at one event in so many: that takes about a microsecond.
     pub(super) every: u32,
-    /// So late is too late, ns.
+    /// Lateness that is too much, ns.
     pub(super) late_ns: u64,
     /// The shortest turn of the ordinary one, ns, and the longest: it is twice as long as the last one if the modest
     /// one did not last as long in between.
@@ -104,8 +105,8 @@ pub(super) struct Rule {
 }
 
 impl Rule {
-    /// Of all time, who unmaps waits for some milliseconds a second at most, on a machine that stays busy for
-    /// some milliseconds in 64 s.
+    /// A thread that unmaps waits for some milliseconds a second at most, of all time, on a machine
+    /// that stays busy for some milliseconds in 64 s.
     pub(super) const USUAL: Rule =
         Rule { every: 8, late_ns: 500_000, term_ns: [1_000_000_000, 64_000_000_000] };
 }
@@ -116,12 +117,12 @@ impl Turns {
         Turns { rule, term_ns, since_ns }
     }
 
-    /// Whether the modest one is to look how late it is, at this event of its own count.
+    /// True if the modest one is to look how late it is, at this event of its own count.
     pub(super) fn looks(&self, event: u32) -> bool {
         event.is_multiple_of(self.rule.every)
     }
 
-    /// Whether the modest one has to hand over, having waited for its processor so long.
+    /// True if the modest one has to hand over, having waited for its processor so long.
     pub(super) fn is_late(&self, waited_ns: u64, now_ns: u64) -> bool {
         if waited_ns < self.rule.late_ns {
             return false;
@@ -134,7 +135,7 @@ impl Turns {
         true
     }
 
-    /// Whether the turn of the ordinary one is over.
+    /// True if the turn of the ordinary one is over.
     pub(super) fn is_up(&self, now_ns: u64) -> bool {
         let lasted_ns = now_ns.saturating_sub(self.since_ns.load(Ordering::Relaxed));
         let is_up = lasted_ns >= self.term_ns.load(Ordering::Relaxed);
@@ -151,7 +152,7 @@ mod tests {
 
     #[test]
     fn only_one_of_the_two_has_it() {
-        // Not atomic in effect: two at once would lose counts.
+        // The change is not atomic in effect: two at once would lose counts.
         let (duty, count) = (Duty::new(), AtomicU32::new(0));
         let work = |who| {
             let mut own = 0;
@@ -191,16 +192,16 @@ mod tests {
         let turns = Turns::new(Rule { every: 4, late_ns: 10, term_ns: [100, 400] });
         assert_eq!([0, 1, 3, 4].map(|event| turns.looks(event)), [true, false, false, true]);
         assert!(!turns.is_late(9, 1000));
-        // It had lasted since the beginning: the shortest turn.
+        // The modest one had lasted since the beginning: the shortest turn.
         assert!(turns.is_late(10, 1000) && !turns.is_up(1099) && turns.is_up(1100));
-        // Late at once: twice as long, up to the longest.
+        // The modest one is late at once: twice as long, up to the longest.
         let mut now = 1100;
         for term in [200, 400, 400] {
             assert!(turns.is_late(10, now + 5));
             assert!(!turns.is_up(now + 5 + term - 1) && turns.is_up(now + 5 + term));
             now += 5 + term;
         }
-        // It has lasted as long as that: the shortest.
+        // The modest one has lasted as long as that: the shortest turn.
         assert!(turns.is_late(10, now + 400) && turns.is_up(now + 500));
     }
 }

@@ -1,4 +1,4 @@
-//! What a userfaultfd refuses, why, and what to do about it.
+//! Refusals of a userfaultfd, the reason, and the remedy.
 
 use std::fmt;
 
@@ -6,7 +6,7 @@ use rustix::io::Errno;
 
 use crate::refused::{self, Why};
 
-/// Why the kernel refused.
+/// The reason of the kernel's refusal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reason {
     /// A filter on system calls, or the rights of this user, forbid it.
@@ -29,7 +29,7 @@ pub enum Reason {
 pub type Error = refused::Error<Reason>;
 
 impl Error {
-    /// What the kernel does not offer, though it has a userfaultfd.
+    /// The error for a feature that the kernel does not offer, though it has a userfaultfd.
     pub(super) fn lacking(call: &'static str) -> Error {
         Error::new(call, Errno::OPNOTSUPP).because(Reason::Absent)
     }

@@ -1,4 +1,4 @@
-//! What happened to watched memory.
+//! Events of watched memory.
 
 use std::ops::Range;
 
@@ -10,12 +10,12 @@ use super::abi::Message;
 pub enum Event {
     /// Was unmapped, or replaced; the range is that of the call and may be more than was watched.
     Unmapped(Range<usize>),
-    /// Was moved. The new range is watched if the old one was. Later events may be heard of earlier:
-    /// forget both ranges, and do not take over to `to` what was known of `from`.
+    /// Was moved. The new range is watched if the old one was. Later events may be heard of
+    /// earlier: forget both ranges, and do not take over translations of `from` to `to`.
     Remapped {
-        /// Where it was.
+        /// The old address.
         from: usize,
-        /// Where it is now.
+        /// The new address.
         to: usize,
         /// Bytes, by their new number.
         len: usize,
@@ -31,7 +31,7 @@ const EVENT_REMOVE: u8 = 0x15;
 const EVENT_UNMAP: u8 = 0x16;
 
 impl Event {
-    /// What nobody asked for, and what makes no sense, counts as lost.
+    /// A message that nobody asked for, or that makes no sense, counts as lost.
     pub(super) fn decode(message: &Message) -> Event {
         let [one, two, three] = message.arg.map(|arg| usize::try_from(arg).unwrap_or(usize::MAX));
         match message.event {
@@ -42,8 +42,8 @@ impl Event {
         }
     }
 
-    /// Whether what was known of `range` may be wrong after this. An unmap of more than was watched
-    /// concerns all of it.
+    /// Returns whether translations of `range` may be wrong after this event. An unmap of more than
+    /// was watched concerns all of it.
     pub fn concerns(&self, range: &Range<usize>) -> bool {
         let meets = |start: usize, end: usize| start < range.end && range.start < end;
         match *self {

@@ -1,10 +1,10 @@
-//! How long this thread has waited for a processor.
+//! The time that this thread has waited for a processor.
 
 use std::{fs::File, os::unix::fs::FileExt};
 
 const STATISTICS: &str = "/proc/thread-self/schedstat";
 
-/// A look at what the kernel counts of the thread that opened it. It takes no memory of the process.
+/// A look at the kernel's counters of the thread that opened it. It takes no memory of the process.
 #[derive(Debug)]
 pub(super) struct Waits(File);
 
@@ -23,8 +23,8 @@ impl Waits {
     }
 }
 
-/// What is said: how long it ran, how long it waited, in nanoseconds, and how often it ran. Nothing is counted where
-/// that never happened.
+/// The waiting time in a line, which has the nanoseconds that the thread ran and waited, and how
+/// often it ran. `None` if that is 0: then nothing is counted.
 fn parse(line: &[u8]) -> Option<u64> {
     let mut words = std::str::from_utf8(line).ok()?.split_ascii_whitespace().skip(1);
     let (waited, times): (u64, u64) = (words.next()?.parse().ok()?, words.next()?.parse().ok()?);
@@ -47,7 +47,7 @@ mod tests {
         let work = || {
             crate::cpu::affinity::pin_to(crate::cpu::affinity::current_cpus()[0]).unwrap();
             let waits = Waits::of_this_thread()?;
-            // Both want all of it: each has to wait for the other.
+            // Both threads want all of it: each has to wait for the other.
             for _ in 0..20_000_000 {
                 if waits.ns()? > 1_000_000 {
                     return Some(true);

@@ -20,14 +20,15 @@ use super::{
 };
 use crate::{fork::ForkMark, trial::is_unfiltered};
 
-/// Why a move ended before its end.
+/// The reason why a move ended before its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stop {
     /// The page is pinned, or a child of `fork(2)` shares it: `EBUSY`. Copy it.
     Busy,
-    /// There is no page at the source: `ENOENT`. It counts as zeros.
+    /// There is no page at the source: `ENOENT`. Its bytes count as zeros.
     Hole,
-    /// There is a page at the destination already, and at the source, too: `EEXIST`. Discard that first, or copy.
+    /// There is a page at the destination already, and at the source, too: `EEXIST`. Discard the
+    /// former first, or copy.
     Taken,
     /// The kernel was changing something there and did not finish in several tries: `EAGAIN`.
     Changing,
@@ -37,12 +38,12 @@ pub enum Stop {
     Other(Errno),
 }
 
-/// How far a move came.
+/// The extent of a move.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Moved {
     /// Bytes that are at the destination now, from its start, whole pages.
     pub bytes: usize,
-    /// Why not all are.
+    /// The reason why not all of them are.
     pub stop: Option<Stop>,
 }
 
@@ -54,11 +55,11 @@ pub struct Moved {
 pub struct Mover {
     fd: Fd,
     mark: ForkMark,
-    /// Whatever filter on system calls is in force, it lets this be asked.
+    /// True if any filter on system calls that is in force lets this be asked.
     passes: AtomicBool,
 }
 
-/// How often a move is tried again while the kernel is busy there.
+/// Tries of a move while the kernel is busy there.
 const TRIES: usize = 32;
 
 impl Mover {
@@ -71,18 +72,18 @@ impl Mover {
         let mark = ForkMark::new().map_err(|error| {
             Error::new("mmap", Errno::from_io_error(&error).unwrap_or(Errno::NOMEM))
         })?;
-        // Where one is in force by now, who made this knows it.
+        // If a filter is in force by now, the maker of this knows it.
         let passes = AtomicBool::new(!is_unfiltered());
         Ok(Mover { fd: open::moving()?, mark, passes })
     }
 
-    /// Whether it may be asked to do anything: not if a filter on system calls has come since it was made, for
-    /// that may be one that kills who asks. One system call.
+    /// Returns whether it may be asked to do anything: not if a filter on system calls has come
+    /// since it was made, for that one may kill the caller. One system call.
     pub fn may_ask(&self) -> bool {
         self.passes.load(Ordering::Relaxed) || is_unfiltered()
     }
 
-    /// Says that all filters let it be asked.
+    /// Tells it that all filters let it be asked.
     pub fn let_pass(&self) {
         self.passes.store(true, Ordering::Relaxed);
     }
@@ -99,16 +100,16 @@ impl Mover {
         Ok(pages)
     }
 
-    /// Moves the pages of `from` in `source` to `at` in `window` (byte offsets, multiples of the page
-    /// size), in order, until one cannot be moved. What is left behind in `source` are holes, which
+    /// Moves the pages of `from` in `source` to `at` in `window` (byte offsets, multiples of the
+    /// page size), in order, until one cannot be moved. Holes are left behind in `source`, which
     /// read as zeros. Huge pages move whole where both offsets are multiples of 2 MiB.
     ///
     /// About 1 to 2.5 µs a call and 0.05 to 0.8 µs a further page, more where a huge page has to be
     /// split first; a huge page about 1.7 µs.
     ///
     /// # Errors
-    /// `EINVAL` for offsets that are not pages, or outside; `ESRCH` in a child of `fork(2)`. What the
-    /// kernel will not move is no error but [`Moved::stop`].
+    /// `EINVAL` for offsets that are not pages, or outside; `ESRCH` in a child of `fork(2)`. A page
+    /// that the kernel will not move is no error but [`Moved::stop`].
     pub fn fold(
         &self,
         window: &mut Pages,
@@ -136,7 +137,8 @@ impl Mover {
         const CALL: &str = "UFFDIO_REGISTER";
         self.here(CALL)?;
         // Any kind of registration makes a destination. With this one, pages that are missing there
-        // are filled as ever, where the one for missing pages would make who touches them wait.
+        // are filled as ever, where the one for missing pages would make threads that touch them
+        // wait.
         self.fd
             .register(range.clone(), abi::MODE_WP)
             .map_err(|errno| Error::new(CALL, errno).over(&range))
@@ -167,7 +169,7 @@ impl Mover {
             let (moved, done) =
                 unsafe { self.fd.move_pages(to + bytes, from.start + bytes..from.end, mode) };
             bytes += moved;
-            // What stopped a move that came some way is told by the next one only.
+            // Only the next call tells why one that has moved some pages stopped.
             let stop = match done {
                 Ok(()) => break,
                 Err(Errno::AGAIN) if moved > 0 => {

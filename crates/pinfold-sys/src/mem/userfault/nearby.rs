@@ -1,11 +1,12 @@
-//! On which processor the threads that read a watch run.
+//! The processor that the threads that read a watch run on.
 //!
-//! Who unmaps sleeps until the event was read. With the reader on the same processor those are two switches
-//! of threads, some 3 µs. With the reader on another one, which is asleep, they are two wake-ups across
-//! processors, in a virtual machine 50 µs; and what any thread of the process unmaps, watched or not, has to
-//! be flushed over there as well, another 20. So both are bound to the processor of who pinned last.
+//! A thread that unmaps sleeps until the event was read. With the reader on the same processor
+//! those are two switches of threads, some 3 µs. With the reader on another one, which is asleep,
+//! they are two wake-ups across processors, in a virtual machine 50 µs; and all memory that any
+//! thread of the process unmaps, watched or not, has to be flushed over there as well, another 20.
+//! So both are bound to the processor of the thread that pinned last.
 //!
-//! They do not go where a realtime thread has asked, which would not let them run at all.
+//! They do not go to a realtime thread that asks, which would not let them run at all.
 
 use std::sync::{
     Mutex, PoisonError,
@@ -17,19 +18,19 @@ use rustix::thread::{CpuSet, Pid, gettid, sched_getcpu, sched_setaffinity};
 use super::{duty::Who, scheduling::is_realtime};
 use crate::cpu::clock;
 
-/// They are not moved more often, ns: threads on different processors may take turns.
+/// The readers are not moved more often, ns: threads on different processors may take turns.
 const REST_NS: u64 = 1_000_000;
 /// No processor.
 const NONE: usize = usize::MAX;
 
-/// Where the readers are.
+/// The place of the readers.
 #[derive(Debug)]
 pub(super) struct Nearby {
     /// Their threads, while those run.
     threads: Mutex<[Option<Pid>; 2]>,
     /// The processor that they are bound to.
     cpu: AtomicUsize,
-    /// When they were moved last.
+    /// The time when they were moved last.
     moved_ns: AtomicU64,
 }
 
@@ -39,7 +40,7 @@ impl Nearby {
         Nearby { threads, cpu: AtomicUsize::new(NONE), moved_ns }
     }
 
-    /// The calling thread is this reader. It goes where the other one is.
+    /// The calling thread is this reader. It goes to the other one's processor.
     pub(super) fn begin(&self, who: Who) {
         let mut threads = self.threads.lock().unwrap_or_else(PoisonError::into_inner);
         threads[who as usize] = Some(gettid());
@@ -71,7 +72,7 @@ impl Nearby {
         if rests || cpu >= CpuSet::MAX_CPU || is_realtime() {
             return;
         }
-        // Whoever has it does the same, or begins.
+        // The holder of the lock does the same, or begins.
         let Ok(threads) = self.threads.try_lock() else { return };
         threads.iter().flatten().for_each(|&thread| bind(thread, cpu));
         self.cpu.store(cpu, Ordering::Relaxed);
@@ -85,7 +86,7 @@ impl Nearby {
     }
 }
 
-/// Where a thread may not run there, it stays where it is.
+/// A thread that may not run there stays where it is.
 fn bind(thread: Pid, cpu: usize) {
     let mut set = CpuSet::new();
     set.set(cpu);

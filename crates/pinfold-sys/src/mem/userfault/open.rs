@@ -1,4 +1,4 @@
-//! Opening a userfaultfd, and agreeing on what it is for.
+//! Opening a userfaultfd, and agreeing on its features.
 
 use rustix::io::Errno;
 
@@ -15,7 +15,7 @@ const COUNTS_CHANGES: u64 = 1 << 11;
 const EVENTS: u64 = abi::EVENT_REMAP | abi::EVENT_REMOVE | abi::EVENT_UNMAP;
 const WATCH: u64 = EVENTS | abi::PAGEFAULT_FLAG_WP | COUNTS_CHANGES;
 
-/// What this kernel lets this process do.
+/// The features that this kernel lets this process use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Support {
     /// Memory can be watched at all.
@@ -30,10 +30,10 @@ pub struct Support {
     pub forks: bool,
 }
 
-/// What a userfaultfd can do here. Opens two or three; some 10 µs.
+/// The features of a userfaultfd here. Opens two or three; some 10 µs.
 ///
 /// # Errors
-/// What [`Watch::new`](super::Watch::new) says when there is none.
+/// The errors of [`Watch::new`](super::Watch::new) when there is none.
 pub fn probe() -> Result<Support, Error> {
     let offered = offered()?;
     let has = |bits: u64| offered & bits == bits;
@@ -47,7 +47,7 @@ pub fn probe() -> Result<Support, Error> {
     })
 }
 
-/// One for watching; whether it takes any memory.
+/// Opens one for watching; returns also whether it takes any memory.
 pub(super) fn watching() -> Result<(Fd, bool), Error> {
     let offered = offered()?;
     if offered & WATCH != WATCH {
@@ -59,7 +59,7 @@ pub(super) fn watching() -> Result<(Fd, bool), Error> {
     Ok((fd, any != 0))
 }
 
-/// One for moving pages.
+/// Opens one for moving pages.
 pub(super) fn moving() -> Result<Fd, Error> {
     if offered()? & abi::MOVE == 0 {
         return Err(Error::lacking("UFFDIO_API (UFFDIO_MOVE)"));
@@ -67,7 +67,7 @@ pub(super) fn moving() -> Result<Fd, Error> {
     agreed(abi::MOVE | abi::PAGEFAULT_FLAG_WP)
 }
 
-/// One for nothing but questions.
+/// Opens one for questions alone.
 pub(super) fn asking() -> Result<Fd, Error> {
     agreed(0)
 }
@@ -90,7 +90,7 @@ fn agree(fd: &Fd, features: u64) -> Result<u64, Error> {
 }
 
 fn open() -> Result<Fd, Error> {
-    // Whoever unmaps watched memory waits for a thread that has no turn meanwhile.
+    // A thread that unmaps watched memory waits for one that has no turn meanwhile.
     if checker::is_there() {
         return Err(Error::new("userfaultfd(2)", Errno::NOSYS).because(Reason::Absent));
     }

@@ -20,8 +20,8 @@ use rustix::{
 
 use crate::mem::resident;
 
-/// Private memory of whole pages, zero at first, absent from children of `fork(2)`: else what they
-/// share with their parent could not be moved.
+/// Private memory of whole pages, zero at first, absent from children of `fork(2)`: else pages that
+/// they share with their parent could not be moved.
 #[derive(Debug)]
 pub struct Pages {
     at: NonNull<u8>,
@@ -70,11 +70,11 @@ impl Pages {
         // SAFETY: no address is asked for, so nothing that exists is replaced.
         let from = unsafe { mm::mmap_anonymous(ptr::null_mut(), whole, prot, flags) }?;
         let skip = from.cast::<u8>().align_offset(align);
-        // SAFETY: `skip` is at most what was mapped beyond `len`.
+        // SAFETY: `skip` is at most the length mapped beyond `len`.
         let at = unsafe { from.cast::<u8>().add(skip) };
         for (piece, len) in [(from.cast(), skip), (at.wrapping_add(len), whole - skip - len)] {
             if len > 0 {
-                // SAFETY: before or behind what is kept of what was mapped above.
+                // SAFETY: before or behind the part that is kept of the mapping above.
                 unsafe { mm::munmap(piece.cast(), len) }?;
             }
         }
@@ -86,7 +86,7 @@ impl Pages {
     /// Has children of `fork(2)` get a copy, as of other memory.
     ///
     /// # Errors
-    /// What `madvise(2)` said.
+    /// The error of `madvise(2)`.
     pub fn inherit(&self) -> io::Result<()> {
         Ok(self.advise(0..self.len, Advice::LinuxDoFork)?)
     }
@@ -130,7 +130,7 @@ impl Pages {
         Ok(self.advise(range, Advice::LinuxDontNeed)?)
     }
 
-    /// How many pages of `range` (byte offsets) there are. About 20 ns a page, see `mincore(2)`.
+    /// Pages of `range` (byte offsets) that there are. About 20 ns a page, see `mincore(2)`.
     ///
     /// # Errors
     /// `EINVAL` for a range that is not pages or lies outside.
@@ -140,9 +140,9 @@ impl Pages {
         Ok(parts.map(|part| Ok(part?.there)).sum::<Result<usize, Errno>>()?)
     }
 
-    /// Has the kernel put memory behind the pages of `range` (byte offsets, multiples of the page size)
-    /// that have none. What they hold stays. One `madvise(MADV_POPULATE_WRITE)`; kernels before 5.14
-    /// have no such call, there each page is touched.
+    /// Has the kernel put memory behind the pages of `range` (byte offsets, multiples of the page
+    /// size) that have none. The contents stay. One `madvise(MADV_POPULATE_WRITE)`; kernels before
+    /// 5.14 have no such call, there each page is touched.
     ///
     /// # Errors
     /// `EINVAL` for a range that is not pages or lies outside; `ENOMEM` or `EFAULT` where memory ran out.
@@ -164,9 +164,9 @@ impl Pages {
         Ok(())
     }
 
-    /// Has the kernel make huge pages of the aligned 2 MiB of `range` (byte offsets, multiples of 2 MiB).
-    /// What they hold stays. Where the memory is registered with a userfaultfd all pages have to be
-    /// there already; else one in each. See `MADV_COLLAPSE` in `madvise(2)`; Linux 6.1.
+    /// Has the kernel make huge pages of the aligned 2 MiB of `range` (byte offsets, multiples of 2
+    /// MiB). The contents stay. Where the memory is registered with a userfaultfd all pages have to
+    /// be there already; else one in each. See `MADV_COLLAPSE` in `madvise(2)`; Linux 6.1.
     ///
     /// # Errors
     /// `EINVAL` for such a range, and where the kernel cannot; `ENOMEM`, `EAGAIN` or `EBUSY` where there
@@ -183,7 +183,7 @@ impl Pages {
             }
             tries -= 1;
             let error = io::Error::last_os_error();
-            // A page of it was just being moved to another list, say.
+            // One of its pages was just being moved to another list, say.
             if tries == 0 || Errno::from_io_error(&error) != Some(Errno::AGAIN) {
                 return Err(error);
             }

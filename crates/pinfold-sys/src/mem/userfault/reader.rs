@@ -1,4 +1,4 @@
-//! A [`Watch`] that is always read, so that nobody who unmaps waits for long.
+//! A [`Watch`] that is always read, so that no thread that unmaps waits for long.
 
 use std::{
     io,
@@ -9,7 +9,7 @@ use std::{
 use super::duty::Who;
 use super::{duty::Rule, error::Error, event::Event, threads::Threads, watch::Watch};
 
-/// Up to where the events of a [`Reader`] were taken.
+/// The place up to which the events of a [`Reader`] were taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stamp(u64);
 
@@ -18,7 +18,8 @@ impl Stamp {
     pub const NEVER: Stamp = Stamp(1);
 }
 
-/// A [`Stamp`] that threads share. Who sees one sees all that was done before it was put there.
+/// A [`Stamp`] that threads share. A thread that sees one sees all that was done before it was put
+/// there.
 #[derive(Debug)]
 pub struct SharedStamp(AtomicU64);
 
@@ -42,13 +43,13 @@ impl SharedStamp {
     }
 }
 
-/// Reads a [`Watch`] from threads of its own, two that take turns, and keeps what it hears, up to 1,024 events, until
-/// somebody takes it. Whoever takes it may unmap, allocate and hold locks meanwhile.
+/// Reads a [`Watch`] from threads of its own, two that take turns, and keeps the events, up to
+/// 1,024, until a thread takes them. That thread may unmap, allocate and hold locks meanwhile.
 ///
-/// How a cache of facts about addresses uses it, so that no fact is ever stale:
+/// Steps of a cache of facts about addresses, by which no fact is ever stale:
 /// 1. `if !reader.is_unchanged(stamp) { stamp = reader.take(|event| forget) }`;
 /// 2. look up;
-/// 3. `reader.holds(stamp)`, else drop what was found.
+/// 3. `reader.holds(stamp)`, else drop the fact that was found.
 ///
 /// In 3, [`is_unchanged`](Reader::is_unchanged) is enough for a caller that acts after the unmapping
 /// call returned. It is not for one that was given the same addresses anew by the kernel before that.
@@ -66,25 +67,27 @@ impl Reader {
         Reader::by(watch, Rule::USUAL)
     }
 
-    /// Whose threads take turns by this rule.
+    /// A reader with threads that take turns by this rule.
     pub(super) fn by(watch: Watch, rule: Rule) -> io::Result<Reader> {
         Ok(Reader { threads: Threads::start(watch, rule)? })
     }
 
-    /// What it reads. Do not call [`Watch::events`] of it: what that takes is missing here.
+    /// The watch that it reads. Do not call [`Watch::events`] of it: events taken there are missing
+    /// here.
     pub fn watch(&self) -> &Watch {
         &self.threads.shared().watch
     }
 
-    /// Binds its threads to the processor of the calling thread, for whoever unmaps there to be kept
-    /// waiting no longer than two switches of threads take. A few nanoseconds if they are there; if not, they come,
-    /// some 3 µs, at most once in 1 ms. They do not come to a realtime thread.
+    /// Binds its threads to the processor of the calling thread, so that a thread that unmaps there
+    /// is kept waiting no longer than two switches of threads take. A few nanoseconds if they are
+    /// there; if not, they come, some 3 µs, at most once in 1 ms. They do not come to a realtime
+    /// thread.
     #[inline]
     pub fn come_here(&self) {
         self.threads.shared().nearby.come();
     }
 
-    /// The thread of one of the two, once that runs.
+    /// The number of one of the two threads, once that runs.
     #[cfg(test)]
     pub(super) fn thread_id(&self, who: Who) -> rustix::thread::Pid {
         loop {
@@ -95,10 +98,10 @@ impl Reader {
         }
     }
 
-    /// Takes all events that came, in their order, and says up to where. One load if there are none.
-    /// At most one caller at a time; others wait.
+    /// Takes all events that came, in their order, and returns the stamp up to which. One load if
+    /// there are none. At most one caller at a time; others wait.
     pub fn take(&self, mut each: impl FnMut(Event)) -> Stamp {
-        // Before the events: what comes in between is taken twice rather than never.
+        // Before the events: one that comes in between is taken twice rather than never.
         let shared = self.threads.shared();
         let seq = shared.seq.load(Ordering::SeqCst);
         shared.ring.take(|event| {
@@ -108,16 +111,16 @@ impl Reader {
         Stamp(seq)
     }
 
-    /// Whether nothing was heard of since `stamp`. One load.
+    /// Returns whether nothing was heard of since `stamp`. One load.
     #[inline]
     pub fn is_unchanged(&self, stamp: Stamp) -> bool {
         stamp.0 & 1 == 0 && self.threads.shared().seq.load(Ordering::SeqCst) == stamp.0
     }
 
-    /// Whether nothing has happened to watched memory since `stamp`, heard of or not. One
+    /// Returns whether nothing has happened to watched memory since `stamp`, heard of or not. One
     /// [`Watch::is_quiet`] and two loads.
     ///
-    /// Where it says no, somebody may be about to finish an unmap: let others run, then
+    /// If it says no, another thread may be about to finish an unmap: let others run, then
     /// [`take`](Reader::take) again.
     ///
     /// # Errors

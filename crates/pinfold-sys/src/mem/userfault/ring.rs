@@ -1,7 +1,7 @@
 //! A queue of events from one thread to others that never makes its writer wait or take memory.
 //!
 //! Invariant: cells from `taken` up to `put` hold events; only the one writer changes `put` and the
-//! cells outside of that, only whoever holds `taken`'s lock changes `taken`. When the queue is full
+//! cells outside of that, only the holder of `taken`'s lock changes `taken`. When the queue is full
 //! the event is dropped and `lost` set, before `put` moves again.
 
 use std::sync::{
@@ -18,7 +18,7 @@ pub(super) const ROOM: u64 = 1024;
 pub(super) struct Ring {
     cells: Box<[[AtomicU64; 4]]>,
     put: AtomicU64,
-    /// A copy of what the lock guards, for the writer.
+    /// A copy of the value that the lock guards, for the writer.
     free: AtomicU64,
     taken: Mutex<u64>,
     lost: AtomicBool,
@@ -53,7 +53,7 @@ impl Ring {
         self.put.store(at + 1, Ordering::Release);
     }
 
-    /// All there is, in order; [`Event::Lost`] first if some are missing.
+    /// Takes all events there are, in order; [`Event::Lost`] first if some are missing.
     pub(super) fn take(&self, mut each: impl FnMut(Event)) {
         let mut taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
         if self.lost.load(Ordering::Relaxed) && self.lost.swap(false, Ordering::Acquire) {

@@ -1,4 +1,4 @@
-//! How the threads that read a watch share their processor with others.
+//! Scheduling of the threads that read a watch, which share their processor with others.
 #![allow(unsafe_code)]
 // The unsafe calls get and set how the calling thread is scheduled.
 
@@ -7,13 +7,14 @@ use std::mem::MaybeUninit;
 /// The shortest slice that the kernel gives, ns.
 const SLICE_NS: u64 = 100_000;
 
-/// Whether the calling thread lets no ordinary one run beside it.
+/// Returns whether the calling thread lets no ordinary one run beside it.
 pub(super) fn is_realtime() -> bool {
     matches!(policy(), libc::SCHED_FIFO | libc::SCHED_RR | libc::SCHED_DEADLINE)
 }
 
-/// Has the calling thread run only where nobody else wants to (`SCHED_IDLE`, `sched(7)`), and says whether it
-/// does. There is no way back without privileges. One that is not an ordinary thread stays what it is.
+/// Has the calling thread run only where nobody else wants to (`SCHED_IDLE`, `sched(7)`), and
+/// returns whether it does. There is no way back without privileges. A thread that is not an
+/// ordinary one does not change.
 pub(super) fn step_back() -> bool {
     let none = libc::sched_param { sched_priority: 0 };
     // SAFETY: it is read during the call.

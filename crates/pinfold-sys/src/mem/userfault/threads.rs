@@ -1,7 +1,7 @@
 //! The threads that read a watch.
-// Invariant: these threads take no lock and no memory after their start, and run no signal handler, so they never
-// wait for anybody who unmaps. Only who has the duty reads, and changes `seq`, which is odd from before it reads
-// until what it read is in the ring.
+// Invariant: these threads take no lock and no memory after their start, and run no signal handler,
+// so they never wait for a thread that unmaps. Only the holder of the duty reads, and changes
+// `seq`, which is odd from before it reads until the events it read are in the ring.
 
 use std::{
     io,
@@ -26,15 +26,15 @@ use super::{
 };
 use crate::{cpu::clock, threads::Kind};
 
-/// They take nothing from the heap, so all they need lies on their stack.
+/// They take nothing from the heap, so all that they need lies on their stack.
 const WATCHER: Kind = Kind::new("pinfold-watch", 128 << 10);
 
-/// What the threads have in common with who takes what they read.
+/// The state that the threads share with the takers of their events.
 #[derive(Debug)]
 pub(super) struct Shared {
     pub(super) watch: Watch,
     pub(super) ring: Ring,
-    /// Counts what was read, by twos.
+    /// Counts reads, by twos.
     pub(super) seq: AtomicU64,
     pub(super) nearby: Nearby,
     duty: Duty,
@@ -71,7 +71,7 @@ impl Threads {
         let mut running = vec![start(Who::Ordinary)?];
         match start(Who::Modest) {
             Ok(modest) => running.push(modest),
-            // The other one can do all of it.
+            // The other thread can do all of it.
             Err(_) => shared.duty.leave(),
         }
         Ok(Threads { shared, running })
@@ -82,7 +82,7 @@ impl Threads {
         &self.shared
     }
 
-    /// They are not there: this is the child of a fork.
+    /// The threads are not there: this is the child of a fork.
     pub(super) fn forget(&mut self) {
         self.running.drain(..).for_each(std::mem::forget);
     }
@@ -96,7 +96,7 @@ impl Drop for Threads {
         self.shared.duty.end();
         if rustix::io::write(self.shared.stop.as_fd(), &1u64.to_ne_bytes()).is_ok() {
             self.running.drain(..).for_each(|thread| drop(thread.join()));
-            // For who still waits, since a child may have a copy of the descriptor.
+            // For threads that still wait, since a child may have a copy of the descriptor.
             let mut room = [Message::default(); BATCH];
             while self.shared.watch.read(&mut room).is_ok_and(|count| count > 0) {}
         }
@@ -134,7 +134,7 @@ impl Shared {
             if fds[0].revents().is_empty() {
                 continue;
             }
-            // As long as it then waited to run, so did whoever unmaps.
+            // A thread that unmaps waited as long as this one then waited to run.
             let waited = waits.and_then(Waits::ns).zip(before_ns);
             if !self.read(&mut room) {
                 // Nothing can be read any more.
@@ -152,7 +152,7 @@ impl Shared {
         }
     }
 
-    /// Reads what there is. `false`: it cannot be read.
+    /// Reads the events that there are. `false`: they cannot be read.
     fn read(&self, room: &mut [Message; BATCH]) -> bool {
         let seq = self.seq.load(Ordering::Relaxed);
         self.seq.store(seq + 1, Ordering::SeqCst);

@@ -1,9 +1,10 @@
 //! Pages that were moved, though the kernel said that none were.
 //!
-//! Linux 6.18 moves pages many at a time. When several threads move some at once it happens, once in some thousand
-//! calls, that such a run has been moved and the kernel, not knowing, begins with it again: it finds pages at the
-//! destination, its own, and says `EEXIST` and that nothing was moved. Who then copied from the source would write
-//! the zeros of holes over the message.
+//! Linux 6.18 moves pages many at a time. When several threads move some at once it happens, once
+//! in some thousand calls, that such a run has been moved and the kernel, not knowing, begins with
+//! it again: it finds pages at the destination, its own, and says `EEXIST` and that nothing was
+//! moved. A caller that then copied from the source would write the zeros of holes over the
+//! message.
 
 use rustix::param::page_size;
 
@@ -12,11 +13,12 @@ use crate::mem::{
     resident,
 };
 
-/// How many of the first `pages` pages from `from` on are not there any more while there are some from `to` on:
-/// they went there. Some µs; called when the kernel says that there is something at `to` already.
+/// Pages, of the first `pages` from `from` on, that are not there any more while there are some
+/// from `to` on: they went there. Some µs; called when the kernel says that there is something at
+/// `to` already.
 pub(super) fn moved(to: usize, from: usize, pages: usize) -> usize {
     let by_map = Pagemap::open().and_then(|map| by_map(&map, to, from, pages));
-    // Without `proc(5)`, what was swapped out counts as gone, and there is no better question.
+    // Without `proc(5)`, swapped-out pages count as gone, and there is no better question.
     by_map.unwrap_or_else(|_| (0..pages).take_while(|page| by_residence(to, from, *page)).count())
 }
 

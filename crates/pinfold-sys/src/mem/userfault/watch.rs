@@ -1,4 +1,4 @@
-//! Which ranges are watched, and what is heard of them.
+//! The watched ranges, and their events.
 //!
 //! Invariant: `ranges` covers all that is registered with the descriptor as far as this process
 //! knows, and may be more. All of it is unregistered before the descriptor is closed, so that nobody
@@ -20,23 +20,23 @@ use super::{
 };
 use crate::{fork::ForkMark, mem::maps::Maps};
 
-/// Whether a range is still what was watched.
+/// The state of a range that was watched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Validity {
-    /// All that is mapped there is watched.
+    /// All memory mapped there is watched.
     Valid,
-    /// Something there is not watched: it was replaced, or nothing is there.
+    /// Some memory there is not watched: it was replaced, or nothing is there.
     Replaced,
-    /// Some watched memory, maybe other, is being unmapped or moved, and who does so has not gone on
-    /// yet: its event was not read, or only just.
+    /// Some watched memory, maybe other, is being unmapped or moved, and the thread that does so
+    /// has not gone on yet: its event was not read, or only just.
     Pending,
 }
 
 /// Hears of each unmap, remap and discard of the ranges that it watches.
 ///
-/// Whoever unmaps watched memory waits until somebody has called [`events`](Watch::events). That must
-/// not be a thread that may itself unmap watched memory, or wait for a lock whose holder may, the
-/// allocator's among them: use [`Reader`](super::Reader).
+/// A thread that unmaps watched memory waits until another has called [`events`](Watch::events).
+/// That must not be a thread that may itself unmap watched memory, or wait for a lock whose holder
+/// may, the allocator's among them: use [`Reader`](super::Reader).
 #[derive(Debug)]
 pub struct Watch {
     fd: Fd,
@@ -46,7 +46,7 @@ pub struct Watch {
     ranges: Mutex<Vec<Range<usize>>>,
 }
 
-/// Where memory of programs can be.
+/// The addresses that memory of programs can have.
 const ANYWHERE: Range<usize> = 1 << 16..1 << 47;
 
 /// Messages read by one call.
@@ -66,13 +66,14 @@ impl Watch {
         Ok(Watch { fd, any, mark, ranges: Mutex::default() })
     }
 
-    /// Whether mappings of files can be watched, too.
+    /// True if mappings of files can be watched, too.
     pub fn takes_any(&self) -> bool {
         self.any
     }
 
-    /// Watches `range`, whole pages all of which are mapped, from now on. What is watched already
-    /// stays so. About 0.5 µs; 2 µs, and one mapping more, for each end that lies within a mapping.
+    /// Watches `range`, whole pages all of which are mapped, from now on. Memory that is watched
+    /// already stays so. About 0.5 µs; 2 µs, and one mapping more, for each end that lies within a
+    /// mapping.
     ///
     /// # Errors
     /// [`Reason::Busy`](super::Reason::Busy) if another userfaultfd has some of it; [`Reason::Kind`](super::Reason::Kind) for memory that
@@ -83,15 +84,15 @@ impl Watch {
         const CALL: &str = "UFFDIO_REGISTER";
         self.here(CALL)?;
         let mut ranges = self.ranges();
-        // Put down first: what is not registered after all does no harm in there.
+        // Put down first: a range that is not registered after all does no harm in there.
         join(&mut ranges, range.clone());
         self.fd
             .register(range.clone(), abi::MODE_WP)
             .map_err(|errno| Error::new(CALL, errno).over(&range))
     }
 
-    /// No longer watches anything in `range`, whole pages. What happens to it is not heard of from
-    /// now on; what has happened before still may be. About 0.6 µs and 20 ns a page that is there.
+    /// No longer watches anything in `range`, whole pages. Changes to it are not heard of from now
+    /// on; earlier ones still may be. About 0.6 µs and 20 ns a page that is there.
     ///
     /// # Errors
     /// [`Reason::Kind`](super::Reason::Kind) for ranges that are not pages; [`Reason::Child`](super::Reason::Child).
@@ -104,8 +105,8 @@ impl Watch {
         Ok(())
     }
 
-    /// Reads at most 16 events, never waits; how many. Those who caused them go on. 0 if there were
-    /// none.
+    /// Reads at most 16 events, never waits; returns how many. The threads that caused them go on.
+    /// 0 if there were none.
     ///
     /// # Errors
     /// [`Reason::Child`](super::Reason::Child); nothing else is expected.
@@ -130,8 +131,7 @@ impl Watch {
         }
     }
 
-    /// What moved is watched where it is now. Takes the lock and memory, so the readers
-    /// do not.
+    /// Moved memory is watched at its new place. Takes the lock and memory, so the readers do not.
     pub(super) fn follow(&self, event: &Event) {
         match *event {
             Event::Remapped { to, len, .. } => {
@@ -142,9 +142,9 @@ impl Watch {
         }
     }
 
-    /// Whether `range`, whole pages, is still what was watched; see [`Validity`], and the module for
-    /// what this does not notice. Looks at each page's entry: about 0.25 µs and up to 45 ns a page
-    /// (a huge one counts as one); see [`is_quiet`](Watch::is_quiet) for less.
+    /// Returns whether `range`, whole pages, is still what was watched; see [`Validity`], and the
+    /// module for changes that this does not notice. Looks at each page's entry: about 0.25 µs and
+    /// up to 45 ns a page (a huge one counts as one); see [`is_quiet`](Watch::is_quiet) for less.
     ///
     /// # Errors
     /// [`Reason::Kind`](super::Reason::Kind) for ranges that are empty or not pages; [`Reason::Child`](super::Reason::Child).
@@ -159,8 +159,8 @@ impl Watch {
         }
     }
 
-    /// Whether no watched memory at all is being unmapped, moved or discarded by a thread that has not
-    /// gone on yet. What [`validate`](Watch::validate) calls pending, without looking at any
+    /// Returns whether no watched memory at all is being unmapped, moved or discarded by a thread
+    /// that has not gone on yet, which [`validate`](Watch::validate) calls pending. Looks at no
     /// page: one short system call, about 0.14 µs.
     ///
     /// # Errors
@@ -189,7 +189,7 @@ impl Watch {
 
     fn release(&self, range: Range<usize>) -> Result<(), Errno> {
         match self.fd.unregister(range.clone()) {
-            // Something there cannot be registered at all, or nothing is there: piece by piece.
+            // Some memory there cannot be registered at all, or nothing is there: piece by piece.
             Err(Errno::INVAL) if is_pages(&range) => {
                 let pieces = Maps::open().and_then(|maps| maps.mapped_within(&range));
                 for piece in pieces.unwrap_or_default() {
@@ -220,7 +220,7 @@ impl AsFd for Watch {
 impl Drop for Watch {
     fn drop(&mut self) {
         self.unwatch_all();
-        // Whoever had begun to unmap before that waits still.
+        // A thread that had begun to unmap before that waits still.
         while self.events(|_| {}).is_ok_and(|read| read > 0) || self.is_quiet() == Ok(false) {
             std::thread::yield_now();
         }
@@ -232,7 +232,7 @@ fn is_pages(range: &Range<usize>) -> bool {
     range.start < range.end && range.start.is_multiple_of(page) && range.end.is_multiple_of(page)
 }
 
-/// Adds `new`, and makes one range of what then touches.
+/// Adds `new`, and makes one range of those that then touch.
 fn join(ranges: &mut Vec<Range<usize>>, mut new: Range<usize>) {
     if new.is_empty() {
         return;
@@ -267,7 +267,7 @@ mod tests {
     use super::*;
 
     proptest! {
-        /// Against a set of numbers.
+        /// Compares the ranges with a set of numbers.
         #[test]
         fn ranges_are_sets(steps in vec((any::<bool>(), 0..40usize, 0..12usize), 0..40)) {
             let (mut ranges, mut naive) = (Vec::new(), [false; 64]);

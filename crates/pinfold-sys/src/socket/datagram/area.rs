@@ -1,8 +1,8 @@
-//! The memory that is sent from, and who has which part of it.
+//! The memory that is sent from, and the holder of each part of it.
 //!
 //! **Invariant.** An [`Area`] exists at most once, and only while its part of the memory is not in
-//! flight: [`Areas::take`] makes it, [`Areas::begin`] uses it up, and only [`Areas::end`] lets it be made
-//! again. So whoever has one may change its bytes.
+//! flight: [`Areas::take`] makes it, [`Areas::begin`] uses it up, and only [`Areas::end`] lets it
+//! be made again. So its holder may change its bytes.
 
 use std::{collections::VecDeque, io, ops::Range};
 
@@ -10,8 +10,8 @@ use rustix::param::page_size;
 
 use crate::mem::userfault::Pages;
 
-/// A part of a [`Sender`](super::Sender)'s memory, to fill and to send. What is not sent is given back
-/// with [`Sender::put_back`](super::Sender::put_back), or is lost to the sender.
+/// A part of a [`Sender`](super::Sender)'s memory, to fill and to send. An area that is not sent is
+/// given back with [`Sender::put_back`](super::Sender::put_back), or is lost to the sender.
 #[derive(Debug, PartialEq, Eq)]
 #[must_use = "only with this the memory can be sent"]
 pub struct Area {
@@ -19,14 +19,14 @@ pub struct Area {
     pub(super) index: u32,
 }
 
-/// What the kernel still has to say of an area.
+/// The completions that the kernel still owes for an area.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Flight {
-    /// That the send was made or failed.
+    /// True until the send's completion: it was made or failed.
     send: bool,
-    /// That it no longer looks at the bytes.
+    /// True until the notice: the kernel no longer looks at the bytes.
     notice: bool,
-    /// What was to be sent.
+    /// Bytes of the send.
     bytes: usize,
 }
 
@@ -35,11 +35,11 @@ pub(super) struct Areas {
     pages: Pages,
     /// Bytes of an area, a multiple of the page size.
     stride: usize,
-    /// Those free for longest are lent first, so that all go round.
+    /// Areas that are free for longest are lent first, so that all go round.
     free: VecDeque<u32>,
     flights: Vec<Flight>,
     in_flight: usize,
-    /// Of these, whose sends are not made.
+    /// Flights, of these, whose sends are not made.
     unsent: usize,
     owner: u32,
 }
@@ -98,7 +98,7 @@ impl Areas {
         self.free.pop_front().map(|index| Area { owner: self.owner, index })
     }
 
-    /// One that is of this owner's and is not to be sent.
+    /// Takes back an area of this owner's that is not to be sent.
     pub(super) fn put_back(&mut self, area: Area) {
         self.free.push_back(area.index);
     }
@@ -115,8 +115,8 @@ impl Areas {
         self.unsent += 1;
     }
 
-    /// The kernel has made a send, or refused it, and says whether a notice is to come. How many bytes it
-    /// was to be; `None` if there was no such send.
+    /// The kernel has made a send, or refused it, and says whether a notice is to come. Returns the
+    /// bytes it was to send; `None` if there was no such send.
     pub(super) fn end_send(&mut self, index: u32, notice: bool) -> Option<usize> {
         let flight = self.flights.get_mut(index as usize).filter(|flight| flight.send)?;
         (flight.send, flight.notice) = (false, flight.notice && notice);
@@ -143,7 +143,7 @@ impl Areas {
         self.free.push_back(index);
     }
 
-    /// How many sends the kernel still has to read for.
+    /// Sends that the kernel still has to read for.
     pub(super) fn unsent(&self) -> usize {
         self.unsent
     }
@@ -166,7 +166,7 @@ mod tests {
         let index = area.index;
         all.begin(area, 5, true);
         assert_eq!((all.end_send(index, true), all.in_flight(), all.unsent()), (Some(5), 1, 0));
-        // Said again, and of others, it ends nothing.
+        // A completion that comes twice, or is of others, ends nothing.
         assert_eq!((all.end_send(index, false), all.end_send(9, false)), (None, None));
         assert_eq!(
             (all.end_notice(1 - index), all.end_notice(9), all.in_flight()),
@@ -174,7 +174,7 @@ mod tests {
         );
         assert_eq!((all.end_notice(index), all.in_flight()), (Some(()), 0));
         assert_eq!((all.end_notice(index), all.in_flight()), (None, 0));
-        // The notice first, as for a send that waits for a retry.
+        // The notice comes first, as for a send that waits for a retry.
         let area = all.take().unwrap();
         let index = area.index;
         all.begin(area, 6, true);
@@ -183,12 +183,13 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever the kernel says, an area is with one at most: free, a caller, or the kernel.
+        /// An area is with one at most, for any answers of the kernel: free, a caller, or the
+        /// kernel.
         #[test]
         fn nobody_has_what_another_has(steps in vec((0u8..5, 0u32..5, any::<bool>()), 0..80)) {
             let mut all = areas(4);
             let mut held: Vec<Area> = Vec::new();
-            // What is still to be said of each: the send's word, the notice.
+            // Completions still due for each: the send's, the notice.
             let mut kernel = [(false, false); 4];
             for (step, index, notice) in steps {
                 match step {

@@ -1,8 +1,8 @@
-//! What became of the sends.
+//! Outcomes of sends.
 
 use rustix::io::Errno;
 
-/// What became of the sends of a [`Sender`](super::Sender).
+/// Outcomes of the sends of a [`Sender`](super::Sender).
 ///
 /// Each send is counted once among `sent` and `failed`, or still is in flight. Each of those that were
 /// not to be copied and were begun is counted once in `notified`, or still is in flight.
@@ -14,10 +14,10 @@ pub struct Counts {
     pub bytes: u64,
     /// Sends that it did not take, or not all of.
     pub failed: u64,
-    /// Why the last of these failed; `None` also where it took some of the bytes.
+    /// The error of the last of these; `None` also where it took some of the bytes.
     pub errno: Option<Errno>,
     /// Sends that were not to be copied, of which the kernel has said that it no longer looks at the bytes.
     pub notified: u64,
-    /// Of these, those that were copied all the same (`IORING_NOTIF_USAGE_ZC_COPIED`).
+    /// Those of them that were copied all the same (`IORING_NOTIF_USAGE_ZC_COPIED`).
     pub copied: u64,
 }

@@ -1,4 +1,4 @@
-//! What the ring is asked for.
+//! The entries that the ring is given.
 #![allow(unsafe_code)]
 // Invariant: an entry names bytes of an area, and for several pieces the header in `Heads` that belongs
 // to the same area; both stay where they are while the sender lives. The kernel reads the header when the
@@ -16,7 +16,7 @@ const REPORT: u16 = 1 << 3;
 /// In the result of a notice: `IORING_NOTIF_USAGE_ZC_COPIED`.
 pub(super) const COPIED: u32 = 1 << 31;
 
-/// Where `buf_index` is in an entry, in bytes; see `struct io_uring_sqe`.
+/// The offset of `buf_index` in an entry, in bytes; see `struct io_uring_sqe`.
 const BUF_INDEX: usize = 40;
 const _: () = assert!(size_of::<squeue::Entry>() == 64);
 

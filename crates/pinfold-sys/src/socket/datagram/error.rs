@@ -1,4 +1,4 @@
-//! Why something cannot be sent this way, and what to do about it.
+//! Reasons why something cannot be sent this way, and the remedies.
 
 use std::fmt;
 
@@ -6,7 +6,7 @@ use rustix::io::Errno;
 
 use crate::refused::{self, Why};
 
-/// Why the kernel, or this module, refused.
+/// The reason of a refusal by the kernel, or this module.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reason {
     /// A filter on system calls or `kernel.io_uring_disabled` forbids it.

@@ -7,8 +7,9 @@
 //! - [`Way`]: copied by the kernel, pinned by each send, or pinned once when the ring was made.
 //! - [`set_segment_bytes`]: one send, cut into datagrams by the network (`UDP_SEGMENT`).
 //!
-//! What the kernel does with a send that is not to be copied is up to the device: one that cannot gather
-//! has it copied all the same, and so has whoever receives on the same host. [`Counts::copied`] tells.
+//! The device decides how the kernel does a send that is not to be copied: the bytes for one that
+//! cannot gather are copied all the same, and so are those for a receiver on the same host.
+//! [`Counts::copied`] tells.
 
 mod area;
 mod counts;
@@ -29,7 +30,7 @@ pub use self::{
     way::Way,
 };
 
-/// The longest payload of one send: what a UDP header can say, less the headers.
+/// The longest payload of one send: the most that a UDP header can say, less the headers.
 pub const BYTES_MAX: usize = 65_507;
 
 /// Pieces that one send gathers, at most.

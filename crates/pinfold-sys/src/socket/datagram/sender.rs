@@ -1,7 +1,8 @@
 //! A socket, a ring, and the memory that is sent from.
 #![allow(unsafe_code)]
-// Invariant: what the kernel was told to read lies in `areas` and `heads`, which are not dropped, nor
-// given to anybody, before the kernel has said that it is done: by `areas`' invariant, and `drop`.
+// Invariant: the bytes that the kernel was told to read lie in `areas` and `heads`, which are not
+// dropped, nor given to anybody, before the kernel has said that it is done: by `areas`' invariant,
+// and `drop`.
 
 use std::{
     io,
@@ -35,13 +36,13 @@ const ENTER: &str = "io_uring_enter";
 const REGISTER: &str = "io_uring_register (IORING_REGISTER_BUFFERS)";
 const SEND: &str = "send";
 
-/// How long a sender that is dropped waits for sends that the kernel has not made yet.
+/// A sender that is dropped waits so long for sends that the kernel has not made yet.
 const LAST: Duration = Duration::from_secs(1);
 
 /// Sends datagrams over one connected socket, out of memory of its own.
 ///
-/// For the thread that made it: the kernel then keeps what it has to say until that thread asks, which
-/// is cheapest (`IORING_SETUP_DEFER_TASKRUN`, Linux 6.1; without it where the kernel cannot).
+/// For the thread that made it: the kernel then keeps completions until that thread asks, which is
+/// cheapest (`IORING_SETUP_DEFER_TASKRUN`, Linux 6.1; without it where the kernel cannot).
 #[derive(Debug)]
 pub struct Sender {
     socket: UdpSocket,
@@ -67,9 +68,9 @@ impl std::fmt::Debug for Ring {
 /// A send that was not even begun: the area is the caller's again.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Refused {
-    /// What was to be sent.
+    /// The area that was to be sent.
     pub area: Area,
-    /// Why it was not.
+    /// The reason why it was not.
     pub error: Error,
 }
 
@@ -148,12 +149,13 @@ impl Sender {
         })
     }
 
-    /// Whether the kernel has the operation that this would be. One system call.
+    /// Checks that the kernel has the operation that this would be. One system call.
     ///
-    /// Of registered pieces the kernel does not say it; where it cannot, their sends fail with `EINVAL`.
+    /// The kernel does not tell this of registered pieces; where it cannot, their sends fail with
+    /// `EINVAL`.
     ///
     /// # Errors
-    /// [`Reason::Absent`] if it has not; [`Reason::Unregistered`]; what the kernel answered.
+    /// [`Reason::Absent`] if it has not; [`Reason::Unregistered`]; the kernel's error.
     pub fn check(&self, way: Way, pieces: usize) -> Result<(), Error> {
         let call = way.call(pieces);
         let operation = match (way, pieces) {
@@ -178,7 +180,7 @@ impl Sender {
         &self.socket
     }
 
-    /// How many areas there are.
+    /// The number of areas.
     pub fn areas(&self) -> usize {
         self.areas.count()
     }
@@ -188,12 +190,12 @@ impl Sender {
         self.areas.stride()
     }
 
-    /// How many areas the kernel still has, or will have once they are submitted.
+    /// Areas that the kernel still has, or will have once they are submitted.
     pub fn in_flight(&self) -> usize {
         self.areas.in_flight()
     }
 
-    /// What became of the sends so far.
+    /// The outcomes of the sends so far.
     pub fn counts(&self) -> Counts {
         self.counts
     }
@@ -239,9 +241,9 @@ impl Sender {
         assert!(!self.mark.is_child(), "the sender was made before a fork, by the parent");
     }
 
-    /// Sends `pieces` of the area as one, after another. [`Way::Call`] does so at once, the others with
-    /// the next [`Sender::submit`]. The area comes back, to be taken, when the kernel is done with it.
-    /// Whether the network took it is in [`Sender::counts`].
+    /// Sends `pieces` of the area as one, after another. [`Way::Call`] does so at once, the others
+    /// with the next [`Sender::submit`]. The area comes back, to be taken, when the kernel is done
+    /// with it. [`Sender::counts`] tells whether the network took it.
     ///
     /// # Errors
     /// [`Reason::Length`], [`Reason::Unregistered`], [`Reason::Stranger`], [`Reason::Child`]; with the area.
@@ -301,11 +303,11 @@ impl Sender {
         self.areas.put_back(area);
     }
 
-    /// Has the kernel begin all sends since the last time, in one system call, and takes note of what it
-    /// has said by then. Waits for nothing.
+    /// Has the kernel begin all sends since the last time, in one system call, and takes note of
+    /// completions. Waits for nothing.
     ///
     /// # Errors
-    /// [`Reason::Child`]; what the kernel answered. What was not begun still is to be.
+    /// [`Reason::Child`]; the kernel's error. A send that was not begun still is to be.
     pub fn submit(&mut self) -> Result<(), Error> {
         self.here()?;
         loop {
@@ -314,7 +316,7 @@ impl Sender {
                 Ok(_) if ring.0.submission().is_empty() => break,
                 Ok(_) => {}
                 Err(error) if errno(&error) == Errno::INTR => {}
-                // It has more to say than there is room for.
+                // The kernel has more completions than there is room for.
                 Err(error) if errno(&error) == Errno::BUSY => self.enter(1, LAST)?,
                 Err(error) => return Err(Error::new(ENTER, errno(&error))),
             }
@@ -327,7 +329,7 @@ impl Sender {
     /// Waits until nothing is in flight.
     ///
     /// # Errors
-    /// [`Reason::Late`] if that takes longer than `limit`; [`Reason::Child`]; what the kernel answered.
+    /// [`Reason::Late`] if that takes longer than `limit`; [`Reason::Child`]; the kernel's error.
     pub fn settle(&mut self, limit: Duration) -> Result<(), Error> {
         self.here()?;
         let end = Instant::now() + limit;
@@ -355,7 +357,7 @@ impl Sender {
         Ok(())
     }
 
-    /// Waits until the kernel has said `want` things more.
+    /// Waits until the kernel has `want` further completions.
     fn enter(&self, want: usize, limit: Duration) -> Result<(), Error> {
         let limit = Timespec::from(limit);
         let args = SubmitArgs::new().timespec(&limit);
@@ -366,7 +368,7 @@ impl Sender {
         }
     }
 
-    /// Takes note of what the kernel has said.
+    /// Takes note of completions.
     fn collect(&mut self) {
         loop {
             // Dropped at once, which tells the kernel that there is room again.
@@ -403,7 +405,7 @@ impl Sender {
     }
 }
 
-/// A ring of so many entries; with what makes it cheap, where the kernel has that.
+/// A ring of so many entries; with the flags that make it cheap, where the kernel has them.
 fn set_up(entries: u32) -> Result<IoUring, Error> {
     let fail = |error: io::Error| Error::new("io_uring_setup", errno(&error));
     let mut cheap = IoUring::builder();
@@ -423,7 +425,7 @@ impl Drop for Sender {
         if self.mark.is_child() {
             return;
         }
-        // What the kernel has not made within the time, it is told not to make.
+        // A send that the kernel has not made within the time is cancelled.
         if self.areas.unsent() > 0 && self.settle(LAST).is_err() {
             let (all, limit) = (CancelBuilder::any(), Timespec::from(LAST));
             if let Ok(ring) = self.ring() {
@@ -439,8 +441,8 @@ impl Drop for Sender {
         // SAFETY: each is dropped once, here; the ring before the memory.
         unsafe {
             ManuallyDrop::drop(&mut self.ring);
-            // Of what was sent the kernel holds the pages itself. Of what was not it only has addresses,
-            // at which nothing else may come to lie.
+            // The kernel itself holds the pages of sends that were made. Of others it only has
+            // addresses, at which nothing else may come to lie.
             if !unsent {
                 ManuallyDrop::drop(&mut self.areas);
                 ManuallyDrop::drop(&mut self.heads);

@@ -1,6 +1,6 @@
-//! How the kernel comes by the bytes.
+//! The kernel's access to the bytes.
 
-/// How the kernel comes by the bytes of a send.
+/// The kernel's access to the bytes of a send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Way {
     /// `sendmsg(2)`, no ring: copied into a socket buffer before the call returns.
@@ -33,7 +33,7 @@ impl Way {
         }
     }
 
-    /// Whether the kernel sends from where the bytes lie, and says later that it is done with them.
+    /// True if the kernel sends from where the bytes lie, and says later that it is done with them.
     pub fn is_notified(self) -> bool {
         matches!(self, Way::Pinned | Way::Registered)
     }

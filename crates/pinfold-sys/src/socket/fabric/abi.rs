@@ -1,6 +1,6 @@
-//! What of libfabric's binary interface is used: the beginnings of its structures, which only ever grow at
-//! their ends, and its constants. See `fi_getinfo(3)`, `fi_endpoint(3)`, `fi_tagged(3)`, `fi_cq(3)`, and the
-//! headers of libfabric 1.17 in `rdma/`.
+//! The parts of libfabric's binary interface in use: the beginnings of its structures, which only
+//! ever grow at their ends, and its constants. See `fi_getinfo(3)`, `fi_endpoint(3)`,
+//! `fi_tagged(3)`, `fi_cq(3)`, and the headers of libfabric 1.17 in `rdma/`.
 #![allow(unsafe_code)]
 
 use std::{
@@ -9,7 +9,7 @@ use std::{
     ptr,
 };
 
-/// `FI_VERSION(1, 9)`: what is asked for; later ones give it, too.
+/// `FI_VERSION(1, 9)`, the version that is asked for; later ones give it, too.
 pub(super) const VERSION: u32 = 1 << 16 | 9;
 
 pub(super) const FI_TAGGED: u64 = 1 << 3;
@@ -49,7 +49,7 @@ pub(super) struct Info {
     pub(super) fabric_attr: *mut FabricAttr,
 }
 
-/// Where `struct fi_tx_attr` and `struct fi_rx_attr` are alike.
+/// The common beginning of `struct fi_tx_attr` and `struct fi_rx_attr`.
 #[repr(C)]
 pub(super) struct TransferAttr {
     caps: u64,
@@ -79,11 +79,11 @@ pub(super) struct DomainAttr {
 pub(super) struct FabricAttr {
     fabric: *mut c_void,
     name: *mut c_char,
-    /// Of `malloc(3)`.
+    /// Memory of `malloc(3)`.
     pub(super) prov_name: *mut c_char,
 }
 
-/// `struct fid`: what every object begins with.
+/// `struct fid`: the beginning of every object.
 #[repr(C)]
 pub(super) struct Fid {
     class: usize,
@@ -188,7 +188,7 @@ pub(super) struct CqAttr {
 }
 
 impl CqAttr {
-    /// Of a queue that nobody sleeps on.
+    /// Attributes of a queue that nobody sleeps on.
     pub(super) fn new(size: usize, format: c_int) -> CqAttr {
         let (wait_obj, signaling_vector, wait_cond, wait_set) = (0, 0, 0, ptr::null_mut());
         CqAttr { size, flags: 0, format, wait_obj, signaling_vector, wait_cond, wait_set }
@@ -201,7 +201,7 @@ impl CqAttr {
 pub(super) struct CqEntry {
     context: *mut c_void,
     pub(super) flags: u64,
-    /// Of receives, bytes.
+    /// Length of a receive, bytes.
     pub(super) len: usize,
 }
 
@@ -223,7 +223,7 @@ pub(super) struct CqErrEntry {
     prov_errno: c_int,
     err_data: *mut c_void,
     err_data_size: usize,
-    /// What later versions put behind.
+    /// Room for the fields that later versions put behind.
     more: [u64; 8],
 }
 

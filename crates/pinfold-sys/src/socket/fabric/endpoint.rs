@@ -1,7 +1,7 @@
 //! One end for tagged messages.
 #![allow(unsafe_code)]
-// Invariant: a transfer holds the endpoint, and leaves with all of its memory back: either every message is
-// done, or the endpoint is closed, and with it what it knew of that memory.
+// Invariant: a transfer holds the endpoint, and leaves with all of its memory back: either every
+// message is done, or the endpoint is closed, and with it all that it knew of that memory.
 
 use std::{
     ffi::c_void,
@@ -28,10 +28,10 @@ const LOOK: usize = 16;
 /// Entries of the completion queue.
 const QUEUE: usize = 1024;
 
-/// One end for tagged messages between two processes, over TCP, which waits by looking again: the way of
+/// One end for tagged messages between two processes, over TCP. It waits by polling: the way of
 /// using libfabric that has the least latency.
 ///
-/// It is one thread's: there is no lock in it, and nothing moves but while it is called.
+/// It belongs to one thread: there is no lock in it, and nothing moves but while it is called.
 pub struct Endpoint {
     library: &'static Library,
     // In the order in which they are to be closed.
@@ -140,7 +140,7 @@ impl Endpoint {
         &self.provider
     }
 
-    /// Where the other side reaches it.
+    /// The address at which the other side reaches it.
     pub fn address(&self) -> SocketAddrV4 {
         self.at
     }
@@ -167,14 +167,14 @@ impl Endpoint {
         Ok(())
     }
 
-    /// Sends all of `out` and receives all of `into`, whose lengths are those of the messages that come, at
-    /// the same time and each in its order: up to 64 sends and 64 receives are under way at once. After each
-    /// look in vain `again` is asked whether to look once more.
+    /// Sends all of `out` and receives all of `into`, whose lengths are those of the messages that
+    /// come, at the same time and each in its order: up to 64 sends and 64 receives are under way
+    /// at once. After each look in vain, `again` is asked whether to look once more.
     ///
     /// # Errors
-    /// [`Error::Refused`] if libfabric fails, [`Error::Short`] if messages were shorter (longer ones are
-    /// refused), and what `again` says. The endpoint is closed after all of these: [`Error::Broken`] from
-    /// then on.
+    /// [`Error::Refused`] if libfabric fails, [`Error::Short`] if messages were shorter (longer
+    /// ones are refused), and the error of `again`. The endpoint is closed after all of these:
+    /// [`Error::Broken`] from then on.
     #[inline]
     pub fn transfer<'a, E: From<Error>>(
         &mut self,
@@ -223,7 +223,7 @@ impl Endpoint {
         Ok(())
     }
 
-    /// Whether there was room for it.
+    /// Returns whether there was room for it.
     ///
     /// # Safety
     /// The message stays as it is until it is done, or the endpoint closed.
@@ -237,7 +237,7 @@ impl Endpoint {
         self.posted("fi_tsend", done)
     }
 
-    /// Whether there was room for it.
+    /// Returns whether there was room for it.
     ///
     /// # Safety
     /// Nobody else touches the memory until the receive is done, or the endpoint closed.
@@ -260,7 +260,7 @@ impl Endpoint {
         }
     }
 
-    /// Has the library go on, and counts what is done. Whether anything was.
+    /// Has the library make progress, and counts completions. Returns whether there were any.
     #[inline]
     fn look(&self, course: &mut Course) -> Result<bool, Error> {
         let mut entries = [CqEntry::NONE; LOOK];
@@ -279,12 +279,13 @@ impl Endpoint {
         }
     }
 
-    /// What an operation came to that failed.
+    /// The error of an operation that failed.
     #[cold]
     fn failure(&self) -> Error {
         let mut entry = CqErrEntry::new();
         let queue = self.queue.0.as_ptr();
-        // SAFETY: the queue is open, and the entry has room for what later versions add, too.
+        // SAFETY: the queue is open, and the entry has room for the fields that later versions add,
+        // too.
         let read = unsafe { ((*(*queue).ops).readerr)(queue, &mut entry, 0) };
         if read < 0 {
             return self.library.refused("fi_cq_readerr", read.unsigned_abs() as i32);
@@ -294,13 +295,13 @@ impl Endpoint {
     }
 }
 
-/// How far a transfer has come.
+/// The course of a transfer.
 #[derive(Default)]
 struct Course {
     sending: usize,
     receiving: usize,
-    /// Bytes there was memory for, and bytes that came. None is longer than its memory, so that if the sums
-    /// are alike, so are all parts.
+    /// Bytes of the memory, and bytes that came. No message is longer than its memory, so that if
+    /// the sums are alike, so are all parts.
     wanted: u64,
     came: u64,
 }

@@ -1,15 +1,15 @@
-//! Why libfabric cannot be had, or what it refused.
+//! Reasons why libfabric cannot be had, and its refusals.
 
 use std::{fmt, io, net::Ipv4Addr};
 
-/// Why.
+/// The reason.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Error {
     /// There is no such library, or not one that can be loaded.
     Missing {
         /// Its name.
         name: String,
-        /// What the loader says.
+        /// The loader's message.
         why: String,
     },
     /// It is older than 1.9.
@@ -24,14 +24,14 @@ pub enum Error {
     },
     /// A call failed.
     Refused {
-        /// Which.
+        /// The call that failed.
         call: &'static str,
         /// The errno, or a number of libfabric's own above 255.
         number: i32,
-        /// What libfabric calls that.
+        /// Libfabric's text for that number.
         why: String,
     },
-    /// Messages were shorter than what was there for them.
+    /// Messages were shorter than the memory for them.
     Short {
         /// Bytes that came.
         came: u64,

@@ -18,7 +18,8 @@ use super::{
     },
 };
 
-/// What the loader looks for; the number is that of the interface, which has not changed since 1.0.
+/// The name that the loader looks for; the number is that of the interface, which has not changed
+/// since 1.0.
 const NAME: &CStr = c"libfabric.so.1";
 
 /// Providers over TCP, the best first. Up to 1.17 `net` sends tagged messages by itself where `tcp` needs
@@ -48,7 +49,7 @@ pub(super) struct Library {
     strerror: StrError,
 }
 
-/// What a provider can do, by the library's own account.
+/// A provider's abilities, by the library's own account.
 pub(super) struct Offer {
     library: &'static Library,
     pub(super) info: *mut Info,
@@ -69,8 +70,9 @@ impl Library {
         let missing =
             || Error::Missing { name: name.to_string_lossy().into_owned(), why: loader_says() };
         let _kept = Handlers::keep();
-        // SAFETY: the name ends with a zero. What is loaded runs code of its own, as any library that a
-        // program is linked with; what it does to signals is undone. It is never unloaded.
+        // SAFETY: the name ends with a zero. The library runs code of its own when it is loaded, as
+        // any library that a program is linked with; changes it makes to signals are undone. It is
+        // never unloaded.
         let loaded = unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };
         if loaded.is_null() {
             return Err(missing());
@@ -105,7 +107,7 @@ impl Library {
         }
     }
 
-    /// What the first provider offers that has tagged messages over TCP from `at`.
+    /// The offer of the first provider that has tagged messages over TCP from `at`.
     pub(super) fn offer(&'static self, at: Ipv4Addr, of: &[&CStr]) -> Result<Offer, Error> {
         let _kept = Handlers::keep();
         let node = CString::new(at.to_string()).map_err(|_| Error::NoProvider { at })?;
@@ -127,7 +129,7 @@ impl Library {
         Err(Error::NoProvider { at })
     }
 
-    /// What is wished for.
+    /// The description that is asked for.
     fn hints(&'static self, provider: &CStr) -> Result<Offer, Error> {
         // SAFETY: of no description it makes an empty one, all parts of which are there.
         let info = unsafe { (self.dupinfo)(ptr::null()) };
@@ -161,7 +163,8 @@ impl Library {
 
     #[cold]
     pub(super) fn refused(&self, call: &'static str, number: c_int) -> Error {
-        // SAFETY: takes any number; what it returns is constant, or this thread's until its next call.
+        // SAFETY: takes any number; the text that it returns is constant, or this thread's until
+        // its next call.
         let why = unsafe {
             let why = (self.strerror)(number);
             if why.is_null() { c"" } else { CStr::from_ptr(why) }
@@ -197,9 +200,9 @@ impl Drop for Offer {
     }
 }
 
-/// What the loader said last.
+/// The loader's last message.
 fn loader_says() -> String {
-    // SAFETY: what it returns, if anything, is this thread's until its next call.
+    // SAFETY: the text that it returns, if any, is this thread's until its next call.
     let said = unsafe {
         let said = libc::dlerror();
         if said.is_null() { c"no reason given" } else { CStr::from_ptr(said) }
@@ -207,8 +210,8 @@ fn loader_says() -> String {
     said.to_string_lossy().into_owned()
 }
 
-/// Signals are handled after this is dropped as they were before: some libraries that libfabric brings
-/// along put handlers of their own for faults and interruptions, for all of the process.
+/// The handlers of signals, which are as before once this is dropped: some libraries that libfabric
+/// brings along put handlers of their own for faults and interruptions, for all of the process.
 struct Handlers(Vec<(c_int, libc::sigaction)>);
 
 impl Handlers {
@@ -222,14 +225,14 @@ impl Drop for Handlers {
     fn drop(&mut self) {
         for (signal, before) in &self.0 {
             if handler(*signal).is_some_and(|now| now.sa_sigaction != before.sa_sigaction) {
-                // SAFETY: what was in force before is so again.
+                // SAFETY: the handler that was in force before is so again.
                 unsafe { libc::sigaction(*signal, before, ptr::null_mut()) };
             }
         }
     }
 }
 
-/// How a signal is handled, if there is such a signal.
+/// The handling of a signal, if there is such a signal.
 fn handler(signal: c_int) -> Option<libc::sigaction> {
     let mut now = MaybeUninit::uninit();
     // SAFETY: changes nothing, and writes where it may; if it says so, it has.

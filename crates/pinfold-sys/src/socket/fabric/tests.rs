@@ -17,10 +17,10 @@ use super::{
 };
 
 const PATIENCE: Duration = Duration::from_secs(30);
-/// Not the least to do with messages: what a transfer that goes on without end is ended by.
+/// An error that has nothing to do with messages: it ends a transfer that goes on without end.
 const LATE: Error = Error::Broken;
 
-/// Whether there is libfabric, of the real kind; says so if not.
+/// `Some` if there is libfabric, of the real kind; says so if not.
 fn library() -> Option<&'static Library> {
     match Library::get() {
         Ok(library) => Some(library),
@@ -103,7 +103,7 @@ fn messages_pass_both_ways_by_every_provider() {
 fn lengths_are_checked() {
     let Some(library) = library() else { return };
     for provider in PROVIDERS {
-        // Too short, then too long.
+        // Messages that are too short, then too long.
         for (sent, wanted) in [(8, 16), (16, 8)] {
             let (tell, hear) = mpsc::channel::<()>();
             joined(
@@ -111,7 +111,7 @@ fn lengths_are_checked() {
                 provider,
                 move |mut end| {
                     let sent = end.transfer([&[7; 16][..sent]], [], patience());
-                    // A receiver that has refused it may have gone by then.
+                    // A receiver that has refused the message may have gone by then.
                     drop((sent, hear.recv()));
                 },
                 move |mut end| {
@@ -140,7 +140,7 @@ fn who_gives_up_has_their_memory_back() {
             provider,
             move |mut end| {
                 hear.recv().unwrap();
-                // To nobody: it comes to an error or to an end, but not into that memory.
+                // A send to nobody: it comes to an error or to an end, but not into that memory.
                 let start = Instant::now();
                 let soon = || {
                     if start.elapsed().as_millis() < 300 { Ok(()) } else { Err(LATE) }
@@ -172,7 +172,7 @@ fn what_is_not_there_is_said() {
     assert_eq!(name, "libpinfold-none.so.1");
     assert!(said.contains("No such file"), "{said}");
     assert!(why.to_string().contains("package libfabric1"), "{why}");
-    // There, but no libfabric.
+    // A library that is there, but is no libfabric.
     let why = Library::load(c"libc.so.6").err().unwrap();
     assert!(why.to_string().contains("fi_version"), "{why}");
     let Some(library) = library() else { return };

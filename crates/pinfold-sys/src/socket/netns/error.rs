@@ -1,4 +1,4 @@
-//! What could not be done to a network, on what, why, and what to do about it.
+//! Failed changes to a network: the call, its object, the reason, and the remedy.
 
 use std::{fmt, fs, io};
 
@@ -6,7 +6,7 @@ use rustix::io::Errno;
 
 use super::sysfs;
 
-/// Why it was refused.
+/// The reason of a refusal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reason {
     /// This thread lacks the privilege over the namespace.
@@ -31,7 +31,7 @@ pub enum Reason {
     Other,
 }
 
-/// A refusal: the call, what it was to work on, and what the kernel answered.
+/// A refusal: the call, its object, and the kernel's answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Error {
     call: &'static str,
@@ -42,7 +42,8 @@ pub struct Error {
     settings: Vec<String>,
 }
 
-/// Where a system says whether users may make namespaces: what forbids it, and the file.
+/// Settings by which a system denies namespaces to users: the name, the value that forbids them,
+/// and the file.
 const SETTINGS: [(&str, &str, &str); 5] = [
     ("user.max_user_namespaces", "0", "/proc/sys/user/max_user_namespaces"),
     ("user.max_net_namespaces", "0", "/proc/sys/user/max_net_namespaces"),
@@ -67,17 +68,17 @@ impl Error {
         Error { call, on: on.into(), errno, reason, settings }
     }
 
-    /// What a call of the standard library said.
+    /// The error of a call of the standard library.
     pub(super) fn io(call: &'static str, on: impl Into<String>, error: &io::Error) -> Error {
         Error::new(call, on, Errno::from_io_error(error).unwrap_or(Errno::IO))
     }
 
-    /// Why.
+    /// The reason.
     pub fn reason(&self) -> Reason {
         self.reason
     }
 
-    /// What the kernel answered.
+    /// The errno that the kernel answered.
     pub fn errno(&self) -> Errno {
         self.errno
     }
@@ -87,8 +88,8 @@ impl Error {
         self.call
     }
 
-    /// Whether nothing of this kind can be done here: for want of a privilege, by a setting, or because
-    /// the kernel lacks it. A test that meets this skips.
+    /// True if nothing of this kind can be done here: for want of a privilege, by a setting, or
+    /// because the kernel lacks it. A test that meets this skips.
     pub fn is_not_possible_here(&self) -> bool {
         use Reason::{Absent, Denied, Masked, UserDenied};
         matches!(self.reason, Denied | UserDenied | Masked | Absent) || !self.settings.is_empty()
@@ -110,13 +111,13 @@ impl Reason {
         match errno {
             Errno::PERM | Errno::ACCESS if user => Reason::UserDenied,
             Errno::INVAL if user => Reason::Threads,
-            // Who may not mount at all has been told no before.
+            // A process that may not mount at all has been told no before.
             Errno::PERM if call == sysfs::MOUNT => Reason::Masked,
             Errno::PERM | Errno::ACCESS => Reason::Denied,
             Errno::OPNOTSUPP | Errno::NOSYS | Errno::PROTONOSUPPORT | Errno::AFNOSUPPORT => {
                 Reason::Absent
             }
-            // So says the kernel of a queueing discipline or a filter that it does not know.
+            // The kernel says so of a queueing discipline or a filter that it does not know.
             Errno::NOENT if call.contains("TFILTER") || call.contains("QDISC") => Reason::Absent,
             Errno::EXIST => Reason::Taken,
             Errno::NODEV | Errno::NXIO | Errno::NOENT | Errno::ADDRNOTAVAIL => Reason::Gone,

@@ -20,7 +20,7 @@ use super::{Counters, Error, Namespace, loss};
 /// An Ethernet address.
 pub type Hardware = [u8; 6];
 
-/// An Ethernet address that nobody has. What is sent to it, every receiver discards.
+/// An Ethernet address that nobody has. Every receiver discards frames sent to it.
 pub const NOBODY: Hardware = [0x02, 0, 0, 0, 0, 0xff];
 
 /// An interface. It lives as long as its namespace, unless it is [deleted](Link::delete).
@@ -79,8 +79,8 @@ impl Link {
         self.set_flags(LinkFlags::empty())
     }
 
-    /// Waits until frames can pass: it is up, and what it leads to as well. Whether it came to that
-    /// within `timeout`.
+    /// Waits until frames can pass: it is up, and so is the link that it leads to. Returns whether
+    /// it came to that within `timeout`.
     ///
     /// # Errors
     /// As for [`Link::up`].
@@ -129,7 +129,7 @@ impl Link {
         })
     }
 
-    /// What has passed it.
+    /// The link's counters.
     ///
     /// # Errors
     /// As for [`Link::up`].
@@ -146,8 +146,8 @@ impl Link {
         })
     }
 
-    /// Gives it an address, with a route to the `prefix` bits' worth of others. One of IPv6 can be used
-    /// at once: nobody is asked whether they have it.
+    /// Gives it an address, with a route to all others with the same first `prefix` bits. One of
+    /// IPv6 can be used at once: nobody is asked whether they have it.
     ///
     /// # Errors
     /// [`Reason::Taken`](super::Reason::Taken) if it has it, [`Reason::Denied`](super::Reason::Denied)
@@ -157,7 +157,7 @@ impl Link {
         self.ask("RTM_NEWADDR", &address, message, NLM_F_CREATE | NLM_F_EXCL)
     }
 
-    /// Takes an address away. Connections that use it are not told; they just do not get on.
+    /// Takes an address away. Connections that use it are not told; they just make no progress.
     /// With its last one of IPv4 a link forgets its neighbours, too, even those it was told.
     ///
     /// # Errors
@@ -167,8 +167,8 @@ impl Link {
         self.ask("RTM_DELADDR", &address, message, 0)
     }
 
-    /// Says once and for all which Ethernet address belongs to `address`, instead of asking around. With
-    /// [`NOBODY`] the far end discards what is sent there.
+    /// Says once and for all which Ethernet address belongs to `address`, instead of asking around.
+    /// With [`NOBODY`] the far end discards frames sent there.
     ///
     /// # Errors
     /// As for [`Link::up`].
@@ -180,7 +180,7 @@ impl Link {
         self.ask("RTM_NEWNEIGH", &address, message, NLM_F_CREATE | NLM_F_REPLACE)
     }
 
-    /// Forgets what was said, or found out by asking, of `address`.
+    /// Forgets the Ethernet address of `address`, given or found out by asking.
     ///
     /// # Errors
     /// [`Reason::Gone`](super::Reason::Gone) if nothing was.
@@ -189,9 +189,9 @@ impl Link {
         self.ask("RTM_DELNEIGH", &address, message, 0)
     }
 
-    /// Has each packet lost with a probability of `percent` in 100, by chance, coming as well as going.
-    /// Questions and answers about Ethernet addresses (ARP) are spared, for without them there would be
-    /// no packets to lose. Takes the place of what was said before.
+    /// Has each packet lost with a probability of `percent` in 100, by chance, coming as well as
+    /// going. Questions and answers about Ethernet addresses (ARP) are spared, for without them
+    /// there would be no packets to lose. Takes the place of an earlier percentage.
     ///
     /// # Errors
     /// [`Reason::Absent`](super::Reason::Absent) in a kernel without `CONFIG_NET_CLS_BPF` and
@@ -278,7 +278,7 @@ impl Link {
         if address.is_ipv6() {
             message.header.flags = AddressHeaderFlags::Nodad;
         } else {
-            // IPv4 has one for each end of what might be a line between two.
+            // IPv4 has one for each end of a possible line between two.
             message.attributes.push(AddressAttribute::Local(address));
         }
         message.attributes.push(AddressAttribute::Address(address));

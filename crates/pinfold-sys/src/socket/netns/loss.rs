@@ -10,9 +10,9 @@ use rustix::io::Errno;
 
 use super::{Error, Link, Reason};
 
-/// Where filters of what comes and goes are hung up.
+/// The queueing discipline that filters of incoming and outgoing packets hang on.
 const CLSACT: &str = "clsact";
-/// `TCA_BPF_OPS_LEN`, `TCA_BPF_OPS`: how many instructions, and they.
+/// `TCA_BPF_OPS_LEN`, `TCA_BPF_OPS`: the number of instructions, and the instructions.
 const OPS_LEN: u16 = 4;
 const OPS: u16 = 5;
 /// `ETH_P_ALL`, which the kernel wants in network order beside the filter's rank.
@@ -29,7 +29,7 @@ const ARP: u32 = 0x0806;
 const PASS: u32 = 0;
 const LOSE: u32 = 2;
 
-/// Loses `percent` of the packets at both sides of `link`, and no longer what it lost before.
+/// Loses `percent` of the packets at both sides of `link`, instead of an earlier percentage.
 pub(super) fn set(link: &Link, percent: u32) -> Result<(), Error> {
     if percent > 100 {
         let on = format!("{percent} % at {}", link.name());
@@ -89,12 +89,12 @@ fn filter(link: &Link, side: u16, percent: u32) -> TcMessage {
     filter
 }
 
-/// Passes ARP, and of the rest what draws a number above the threshold.
+/// Passes ARP, and those of the other packets that draw a number above the threshold.
 fn program(percent: u32) -> [Op; 6] {
     let threshold = (u64::from(percent) << 32) / 100;
     let draw = match u32::try_from(threshold) {
         Ok(threshold) => (0x35, 0, 1, threshold),
-        // All of it: a jump.
+        // All packets: a jump.
         Err(_) => (0x05, 0, 0, 1),
     };
     [

@@ -5,7 +5,7 @@
 //!   holds it. It has no name that could stay behind. Programs within can have a `/sys` that shows it.
 //! - [`Link`]: an interface in one; its state, addresses, neighbours, counters and losses.
 //! - [`veth::pair`]: a cable between two. [`bridge::create`]: a switch for more.
-//! - [`user`]: how a process without privileges comes to be allowed all of this.
+//! - [`user`]: the way for a process without privileges to be allowed all of this.
 //!
 //! The kernel is spoken to by `rtnetlink(7)`; no program is run. All of it takes `CAP_SYS_ADMIN` and
 //! `CAP_NET_ADMIN`, which root has, and anybody within a user namespace of their own.

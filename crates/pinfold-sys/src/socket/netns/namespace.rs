@@ -37,7 +37,7 @@ pub struct Namespace {
 
 struct Held {
     descriptor: OwnedFd,
-    /// As the kernel numbers it: what `/proc/PID/ns/net` shows in brackets.
+    /// The kernel's number of it, which `/proc/PID/ns/net` shows in brackets.
     inode: u64,
     route: Mutex<Route>,
 }
@@ -65,7 +65,7 @@ impl Namespace {
     /// The namespace that the calling thread is in.
     ///
     /// # Errors
-    /// Where there is no `/proc`, or at a limit on descriptors.
+    /// If there is no `/proc`, or at a limit on descriptors.
     pub fn current() -> Result<Namespace, Error> {
         const HERE: &str = "/proc/thread-self/ns/net";
         let descriptor = fs::open(HERE, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())
@@ -96,7 +96,7 @@ impl Namespace {
     /// Has `command` start inside.
     ///
     /// # Errors
-    /// At a limit on descriptors. What entering itself refuses, the start of the command says.
+    /// At a limit on descriptors. Refusals of entering itself come from the start of the command.
     pub fn hold(&self, command: &mut Command) -> Result<(), Error> {
         let descriptor = self
             .as_fd()
@@ -111,8 +111,8 @@ impl Namespace {
     /// networks there.
     ///
     /// # Errors
-    /// At a limit on descriptors. What else is refused, [`Namespace::check_sys`] says better than the start
-    /// of the command.
+    /// At a limit on descriptors. Other refusals [`Namespace::check_sys`] explains better than the
+    /// start of the command.
     pub fn hold_with_sys(&self, command: &mut Command) -> Result<(), Error> {
         self.hold(command)?;
         // SAFETY: between `fork` and `exec` it makes system calls only and allocates nothing.
@@ -120,7 +120,7 @@ impl Namespace {
         Ok(())
     }
 
-    /// Whether a command can have a `/sys` that shows this namespace. Costs a thread.
+    /// Checks that a command can have a `/sys` that shows this namespace. Costs a thread.
     ///
     /// # Errors
     /// [`Reason::Denied`](super::Reason::Denied) without `CAP_SYS_ADMIN`,
@@ -132,8 +132,8 @@ impl Namespace {
     /// Starts `command` inside.
     ///
     /// # Errors
-    /// Of [`Namespace::hold`], [`Reason::Denied`](super::Reason::Denied) without `CAP_SYS_ADMIN`, and
-    /// those of starting a program.
+    /// Those of [`Namespace::hold`], [`Reason::Denied`](super::Reason::Denied) without
+    /// `CAP_SYS_ADMIN`, and those of starting a program.
     pub fn spawn(&self, mut command: Command) -> Result<Child, Error> {
         self.hold(&mut command)?;
         command.spawn().map_err(|error| {
@@ -209,7 +209,7 @@ fn enter(namespace: BorrowedFd<'_>) -> rustix::io::Result<()> {
     move_into_link_name_space(namespace, Some(LinkNameSpaceType::Network))
 }
 
-/// What `work` returns in a thread of its own; its panic goes on here.
+/// The result of `work` in a thread of its own; its panic goes on here.
 fn in_thread<T: Send>(work: impl FnOnce() -> T + Send) -> Result<T, Error> {
     thread::scope(|scope| {
         let thread = thread::Builder::new()

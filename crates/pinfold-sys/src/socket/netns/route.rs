@@ -1,6 +1,7 @@
 //! A conversation with the kernel about one namespace's network. See `rtnetlink(7)`.
 //!
-//! A socket belongs to the namespace of the thread that made it, whoever uses it afterwards.
+//! A socket belongs to the namespace of the thread that made it, also when another thread uses it
+//! afterwards.
 
 use std::io;
 
@@ -34,12 +35,12 @@ impl Route {
         Ok(Route { socket, sequence: 0, answer: vec![0; ANSWER] })
     }
 
-    /// Has something done. `flags`: what `NLM_F_*` it takes besides `NLM_F_REQUEST`.
+    /// Has something done. `flags`: the `NLM_F_*` that it takes besides `NLM_F_REQUEST`.
     pub(super) fn request(&mut self, message: RouteNetlinkMessage, flags: u16) -> io::Result<()> {
         self.converse(message, flags | NLM_F_ACK, |_| ())
     }
 
-    /// Asks for what may be several messages, each of which `take` is given.
+    /// Asks for a reply of possibly several messages, each of which `take` is given.
     pub(super) fn dump(
         &mut self,
         message: RouteNetlinkMessage,

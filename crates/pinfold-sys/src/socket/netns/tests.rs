@@ -16,7 +16,7 @@ use rustix::io::Errno;
 use super::*;
 
 const PATIENCE: Duration = Duration::from_secs(30);
-/// Says that a process is one that a test began again.
+/// Marks a process as one that a test began again.
 const AGAIN: &str = "PINFOLD_NETNS_TEST_AGAIN";
 
 /// Runs a test where networks can be made: here, or in this program begun once more as root inside.
@@ -31,7 +31,7 @@ fn with_networks(name: &str, test: impl FnOnce()) {
 }
 
 fn again(name: &str) -> Command {
-    // By the link, so that a user who cannot reach the file can still run it.
+    // The file is run by the link, so that a user who cannot reach it can still run it.
     let mut again = Command::new("/proc/self/exe");
     let name = format!("socket::netns::tests::{name}");
     again.args(["--exact", "--nocapture", &name]).env(AGAIN, "1");
@@ -49,7 +49,7 @@ fn run_again(mut command: Command) {
         Err(error) => {
             let error = user::explain(&error);
             assert!(error.is_not_possible_here(), "{error}");
-            // Where this user can, others can, unless it is said that they cannot.
+            // If this user can, others can, unless it is said that they cannot.
             let mut plain = Command::new("true");
             user::make_root_inside(&mut plain);
             let said = error.to_string().contains("this system forbids it");
@@ -108,7 +108,7 @@ fn datagrams(namespace: &Namespace, address: IpAddr) -> UdpSocket {
     namespace.run(|| UdpSocket::bind((address, 5000))).unwrap().unwrap()
 }
 
-/// How many of `count` datagrams come through.
+/// Datagrams, of `count`, that come through.
 fn come_through(from: &UdpSocket, to: &UdpSocket, count: u32) -> u32 {
     let at = to.local_addr().unwrap();
     let mut come = 0;
@@ -190,7 +190,7 @@ fn what_goes_to_nobody_arrives_and_is_discarded() {
         let before = far.counters().unwrap().received;
         assert_eq!(come_through(&from, &to, 100), 0);
         assert!(far.counters().unwrap().received >= before + 100);
-        // Not even somebody at all.
+        // An address that no end has at all.
         near.set_neighbour(v4(9), NOBODY).unwrap();
         from.send_to(b"x", (v4(9), 1)).unwrap();
         near.forget_neighbour(v4(2)).unwrap();
@@ -271,7 +271,7 @@ fn packets_are_lost_by_chance() {
                 }
                 done => done.unwrap(),
             }
-            // Going, and coming.
+            // Packets are lost going, and coming.
             for (from, to) in [(&from, &to), (&to, &from)] {
                 let come = come_through(from, to, 1000);
                 assert!((at_least..=at_most).contains(&come), "{percent} %: {come}");
@@ -310,7 +310,7 @@ fn it_is_gone_when_nobody_holds_it() {
     with_networks("it_is_gone_when_nobody_holds_it", || {
         let [(one, near), (other, _)] = cable(1500);
         assert_eq!(one.links().unwrap(), ["lo", "near"]);
-        // A link keeps it, a socket does.
+        // The namespace is kept by a link, and by a socket.
         let socket = datagrams(&other, v4(2));
         drop(other);
         thread::sleep(Duration::from_millis(100));

@@ -1,11 +1,11 @@
-//! Root within a user namespace: how a process without privileges comes to be allowed networks of its
-//! own. See `user_namespaces(7)`.
+//! Root within a user namespace: the way for a process without privileges to be allowed networks of
+//! its own. See `user_namespaces(7)`.
 //!
 //! Only a process with a single thread can do this, so it is either the first thing that a program does
 //! ([`become_root_inside`]), or done to a child before its program begins ([`make_root_inside`]): a test
 //! runs its own program again, like that.
 #![allow(unsafe_code)]
-// Invariant: what runs between `fork` and `exec` makes system calls only; it allocates nothing.
+// Invariant: code between `fork` and `exec` makes system calls only; it allocates nothing.
 
 use std::{io::Write, os::unix::process::CommandExt, process::Command};
 
@@ -18,15 +18,16 @@ use rustix::{
 
 use super::Error;
 
-/// Whether this thread may make network namespaces and change them, as far as capabilities go.
+/// Returns whether this thread may make network namespaces and change them, as far as capabilities
+/// go.
 pub fn is_root_inside() -> bool {
     let wanted = CapabilitySet::SYS_ADMIN | CapabilitySet::NET_ADMIN;
     capabilities(None).is_ok_and(|sets| sets.effective.contains(wanted))
 }
 
-/// Puts this process, which has one thread, into a user namespace of its own in which it is root: user and
-/// group 0, with every capability over what is made inside, none over what is outside. Its files stay
-/// those of the user that it was.
+/// Puts this process, which has one thread, into a user namespace of its own in which it is root:
+/// user and group 0, with every capability over objects made inside, none over those outside. Its
+/// files stay those of the user that it was.
 ///
 /// # Errors
 /// [`Reason::Threads`](super::Reason::Threads) if there is another thread,
@@ -38,20 +39,20 @@ pub fn become_root_inside() -> Result<(), Error> {
 
 /// Has the process of `command` become root like that before its program begins.
 ///
-/// What is refused comes from the start of the command, as an errno: see [`explain`].
+/// A refusal comes from the start of the command, as an errno: see [`explain`].
 pub fn make_root_inside(command: &mut Command) {
     // SAFETY: makes system calls only, and allocates nothing.
     unsafe { command.pre_exec(|| inside().map_err(|(_, errno)| errno.into())) };
 }
 
-/// What it means that a command that was to be root inside did not start.
+/// The error for a command that was to be root inside and did not start.
 pub fn explain(refused: &std::io::Error) -> Error {
     Error::io("unshare(CLONE_NEWUSER)", "a child", refused)
 }
 
 fn inside() -> Result<(), (&'static str, Errno)> {
     let (user, group) = (rustix::process::geteuid(), rustix::process::getegid());
-    // Who has changed users owns none of their files in /proc, before this or an `exec`.
+    // A process that has changed users does not own its files in /proc, before this or an `exec`.
     set_dumpable_behavior(DumpableBehavior::Dumpable).map_err(|errno| ("prctl", errno))?;
     // SAFETY: descriptors and memory stay as they are; only rights change, for the one thread there is.
     unsafe { unshare_unsafe(UnshareFlags::NEWUSER) }

@@ -10,9 +10,10 @@ use netlink_packet_route::{
 
 use super::{Error, Link, Namespace};
 
-/// Makes a pair of links, one in each of two namespaces (or both in one), under the names given with
-/// them: what goes out at one comes in at the other. Both are down, without addresses, with packets of
-/// at most `mtu` bytes: 68 to 65,535. If one is deleted, or its namespace ends, the other goes, too.
+/// Makes a pair of links, one in each of two namespaces (or both in one), under the names given
+/// with them: a frame that goes out at one comes in at the other. Both are down, without addresses,
+/// with packets of at most `mtu` bytes: 68 to 65,535. If one is deleted, or its namespace ends, the
+/// other goes, too.
 ///
 /// # Errors
 /// [`Reason::Taken`](super::Reason::Taken) if there is such a name, [`Reason::Malformed`](super::Reason)

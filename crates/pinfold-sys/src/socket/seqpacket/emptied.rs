@@ -19,12 +19,12 @@ const LEFT_MAX: usize = 4096;
 
 /// An end of a connection between two processes, or a socket where such are asked for.
 ///
-/// What is left unread in it is taken out before it is closed: the kernel would close descriptors that
-/// came along, and whoever closes them may have to wait.
+/// Unread messages are taken out before it is closed: the kernel would close descriptors that came
+/// along, and the thread that closes those may have to wait.
 #[derive(Debug)]
 pub struct Socket {
     fd: OwnedFd,
-    /// What is left is that process's to take.
+    /// The process that unread messages are for.
     made_by: u32,
 }
 
@@ -48,7 +48,7 @@ impl From<OwnedFd> for Socket {
 
 impl Drop for Socket {
     fn drop(&mut self) {
-        // Nothing more comes from now on. One that is not connected has nothing.
+        // Nothing more comes from now on. A socket that is not connected has nothing.
         if self.made_by != process::id() || shutdown(&self.fd, Shutdown::Read).is_err() {
             return;
         }
@@ -56,7 +56,7 @@ impl Drop for Socket {
         while let Ok(Some(caller)) = accept(&self.fd) {
             mem::drop(caller);
         }
-        // Then the kernel says of each message who sent it, and of the end nothing: either may have
+        // Then the kernel names the sender of each message, and none for the end: either may have
         // no bytes.
         if sockopt::set_socket_passcred(&self.fd, true).is_ok() {
             for _ in 0..LEFT_MAX {
@@ -69,7 +69,7 @@ impl Drop for Socket {
 }
 
 impl Socket {
-    /// Takes out a message. Whether there was one.
+    /// Takes out a message. Returns whether there was one.
     fn take(&self) -> bool {
         const ROOM: usize = 32 + 8 * FDS_ALL;
         #[repr(align(8))]
@@ -121,7 +121,7 @@ mod tests {
     use super::*;
     use crate::{mem::memfd, socket::seqpacket};
 
-    /// A connection that whoever closes it last waits for, ten minutes.
+    /// A connection whose last closer waits for ten minutes.
     fn lingering() -> (OwnedFd, TcpListener, TcpStream) {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let mut one = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
@@ -132,12 +132,12 @@ mod tests {
         (one.into(), listener, two)
     }
 
-    /// Sends it away for good, with or without a byte.
+    /// Sends the file away for good, with or without a byte.
     fn pass(socket: &Socket, file: OwnedFd, bytes: &[u8]) {
         seqpacket::send(socket, bytes, &[file.as_fd()]).unwrap();
     }
 
-    /// Were one of them closed here, this would take ten minutes.
+    /// If one of them were closed here, this would take ten minutes.
     #[test]
     fn nobody_waits_for_what_came_along() {
         let mut others = Vec::new();
@@ -146,7 +146,7 @@ mod tests {
             others.push(two);
             one
         };
-        // What is taken, with what is wanted beside it.
+        // A message that is taken, with a wanted descriptor beside the foreign one.
         let (one, two) = seqpacket::pair().unwrap();
         let memory = memfd::create_sealed("pinfold-foreign", 4096).unwrap();
         let file = next();
@@ -154,16 +154,16 @@ mod tests {
         drop(file);
         let got = seqpacket::recv(&two, &mut [0; 8], 2).unwrap();
         assert!(got.foreign && got.fds.len() == 1 && got.len == 1);
-        // What was not asked for.
+        // A descriptor that was not asked for.
         pass(&one, next(), b"x");
         let got = seqpacket::recv(&two, &mut [0; 8], 0).unwrap();
         assert!(got.foreign && got.fds.is_empty());
-        // What is left, behind messages that look like the end.
+        // Messages left unread, behind some that look like the end.
         for bytes in [&b""[..], b"", b"xy"] {
             pass(&one, next(), bytes);
         }
         drop(two);
-        // What nobody answers.
+        // A caller that nobody answers.
         let path = std::env::temp_dir().join(format!("pinfold-emptied-{}", process::id()));
         let listener = seqpacket::bind_listen(&path, 8).unwrap();
         let caller = seqpacket::connect(&path).unwrap();
@@ -171,7 +171,7 @@ mod tests {
         pass(&caller, next(), b"x");
         drop(listener);
         drop(caller);
-        // So do those that close.
+        // The far ends: then the threads that close end, too.
         drop(others);
     }
 

@@ -1,4 +1,4 @@
-//! Descriptors that somebody else made, and that nobody here wants.
+//! Descriptors that another process made, and that nobody here wants.
 //!
 //! Closing the last one of a file may wait, and cannot be interrupted: for bytes that a connection has
 //! yet to send (`SO_LINGER`), or for the server of a file system. So those of files that are neither
@@ -15,19 +15,19 @@ use rustix::fs::fcntl_get_seals;
 
 use crate::{process::is_pidfd, threads::Kind};
 
-/// It closes, one after the other.
+/// The thread that closes files, one after the other.
 const CLOSER: Kind = Kind::new("pinfold-closer", 128 << 10);
 
-/// How many of them may wait at a time. Beyond that what is to be closed stays open.
+/// Threads that may wait at a time. Beyond that a file that is to be closed stays open.
 const CLOSERS_MAX: usize = 8;
 
-/// How long one stays for the next.
+/// A thread stays so long for the next file.
 const STAY: Duration = Duration::from_millis(200);
 
 #[derive(Debug)]
 struct Queue {
     files: VecDeque<OwnedFd>,
-    /// Threads that there are, and those of them that have nothing to do.
+    /// Threads that there are, and the idle ones of them.
     closers: usize,
     idle: usize,
 }
@@ -35,13 +35,13 @@ struct Queue {
 static QUEUE: Mutex<Queue> = Mutex::new(Queue { files: VecDeque::new(), closers: 0, idle: 0 });
 static MORE: Condvar = Condvar::new();
 
-/// Whether to close it waits for nobody: it is memory, or a process.
+/// Returns whether to close it waits for nobody: it is memory, or a process.
 fn is_harmless(fd: BorrowedFd<'_>) -> bool {
-    // Of other files the kernel knows without asking anybody that they have no seals.
+    // The kernel knows of other files without asking anybody that they have no seals.
     fcntl_get_seals(fd).is_ok() || is_pidfd(fd)
 }
 
-/// Takes what nobody waits for out of `files`, and closes it elsewhere. How many were taken.
+/// Takes files that nobody waits for out of `files`, and closes them elsewhere. Returns how many.
 pub(super) fn discard(files: &mut Vec<OwnedFd>) -> usize {
     let foreign: Vec<OwnedFd> = files.extract_if(.., |file| !is_harmless(file.as_fd())).collect();
     let taken = foreign.len();
@@ -57,7 +57,7 @@ fn close(files: Vec<OwnedFd>) {
     if queue.idle > 0 {
         MORE.notify_all();
     } else if queue.closers < CLOSERS_MAX && CLOSER.start(run).is_ok() {
-        // Where there is no thread to be had, the next one to come closes these as well.
+        // If there is no thread to be had, the next one to come closes these as well.
         queue.closers += 1;
     }
 }

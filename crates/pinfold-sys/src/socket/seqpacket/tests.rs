@@ -16,8 +16,8 @@ fn code(error: impl Into<io::Error>) -> Option<i32> {
     error.into().raw_os_error()
 }
 
-/// Repeats until it holds: another test that starts a process holds copies of all descriptors
-/// for a moment, so what was closed here is not always closed at once.
+/// Repeats until it holds: another test that starts a process holds copies of all descriptors for a
+/// moment, so a descriptor closed here is not always closed at once.
 fn until(mut holds: impl FnMut() -> bool) {
     while !holds() {
         std::thread::sleep(std::time::Duration::from_millis(1));
@@ -108,7 +108,7 @@ fn what_has_no_room_is_dropped_and_said() {
         let all = (got.len, got.fds.len(), got.truncated, got.foreign);
         assert_eq!(all, (1, room, true, false));
     }
-    // Of other kinds none is had.
+    // Descriptors of other kinds are not had.
     for room in [0, 1, 3] {
         send(&a, b"1", &[writer.as_fd(), memory.as_fd(), writer.as_fd()]).unwrap();
         let got = recv(&b, &mut buf, room).unwrap();

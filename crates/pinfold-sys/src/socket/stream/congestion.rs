@@ -1,5 +1,5 @@
-//! How a connection is kept from sending more than the network takes: `TCP_CONGESTION` of `tcp(7)`, and what the
-//! kernel says of how that goes.
+//! The control that keeps a connection from sending more than the network takes: `TCP_CONGESTION`
+//! of `tcp(7)`, and the kernel's account of how that goes.
 
 use std::{io, os::fd::AsFd, time::Duration};
 
@@ -7,18 +7,19 @@ use rustix::net::sockopt;
 
 use super::info::{Info, info};
 
-/// The oldest way there is, which sends at no pace of its own. Every kernel has it, and every process may choose it.
+/// The oldest way there is, which does not pace its sends. Every kernel has it, and every process
+/// may choose it.
 pub const RENO: &str = "reno";
 
 /// The way in force: `reno`, `cubic`, `bbr`, ...
 ///
 /// # Errors
-/// What `getsockopt(2)` says.
+/// The error of `getsockopt(2)`.
 pub fn way(socket: impl AsFd) -> io::Result<String> {
     Ok(sockopt::tcp_congestion(socket)?)
 }
 
-/// Chooses another. What is on its way stays so.
+/// Chooses another. Bytes on their way are not affected.
 ///
 /// # Errors
 /// `EPERM` if only some processes may choose it, `ENOENT` if this kernel has not got it.
@@ -26,23 +27,23 @@ pub fn choose(socket: impl AsFd, way: &str) -> io::Result<()> {
     Ok(sockopt::set_tcp_congestion(socket, way)?)
 }
 
-/// How sending goes, since the connection began.
+/// The progress of sending since the connection began.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Progress {
     /// The shortest way there and back in the last minutes, in whole microseconds.
     pub shortest_trip: Duration,
     /// Packets with something in them that were sent, modulo 2^32.
     pub packets: u32,
-    /// Of these, sent once more, likewise.
+    /// Those of them sent once more, likewise.
     pub again: u32,
-    /// Of these, in vain: the other end had got them already, and said so. Likewise.
+    /// Those of them sent in vain: the other end had got them already, and said so. Likewise.
     pub in_vain: u32,
 }
 
-/// Looks how it goes. One system call. `None`: the kernel does not say (before Linux 4.19).
+/// Reads the progress. One system call. `None`: the kernel does not say (before Linux 4.19).
 ///
 /// # Errors
-/// What `getsockopt(2)` says of `TCP_INFO`.
+/// The error of `getsockopt(2)` for `TCP_INFO`.
 pub fn progress(socket: impl AsFd) -> io::Result<Option<Progress>> {
     let (info, len) = info(socket)?;
     if len < size_of::<Info>() {

@@ -1,4 +1,4 @@
-//! What the kernel knows of a connection: `struct tcp_info` of `linux/tcp.h`.
+//! The kernel's state of a connection: `struct tcp_info` of `linux/tcp.h`.
 #![allow(unsafe_code)]
 // Invariant: the kernel is given room for as much as it is told.
 
@@ -7,7 +7,7 @@ use std::{
     os::fd::{AsFd, AsRawFd},
 };
 
-/// The first fields of it. What an older kernel does not have is 0.
+/// The first fields of it. Fields that an older kernel does not have are 0.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Info {
@@ -30,7 +30,7 @@ pub(super) struct Info {
     rates: [u64; 2],
     bytes: [u64; 2],
     segments: [u32; 2],
-    /// What was never sent yet; Linux 4.6.
+    /// Bytes that were never sent yet; Linux 4.6.
     pub unsent_bytes: u32,
     /// Microseconds; Linux 4.6.
     pub min_rtt: u32,
@@ -52,10 +52,10 @@ const _: () = assert!(std::mem::offset_of!(Info, data_segs_out) == 156);
 const _: () = assert!(std::mem::offset_of!(Info, dsack_dups) == 216);
 const _: () = assert!(size_of::<Info>() == 224);
 
-/// Asks for it: one system call. Also how many bytes of it this kernel has.
+/// Asks for it: one system call. Returns also how many bytes of it this kernel has.
 ///
 /// # Errors
-/// What `getsockopt(2)` says of `TCP_INFO`.
+/// The error of `getsockopt(2)` for `TCP_INFO`.
 pub(super) fn info(socket: impl AsFd) -> io::Result<(Info, usize)> {
     let socket = socket.as_fd().as_raw_fd();
     let mut info = Info::default();

@@ -1,4 +1,4 @@
-//! A connection by an io_uring, one call at a time: what others would do, to be measured beside.
+//! A connection by an io_uring, one call at a time: another way to send, to be measured beside.
 #![allow(unsafe_code)]
 // Invariant: no call returns while the kernel may still use the memory it was given; a ring that holds a
 // request that was not begun is never entered again.
@@ -17,7 +17,7 @@ use crate::cpu::clock;
 
 /// A connected stream socket and a ring of its own.
 ///
-/// For the thread that made it: the kernel then keeps what it has to say until that thread asks
+/// For the thread that made it: the kernel then keeps completions until that thread asks
 /// (`IORING_SETUP_DEFER_TASKRUN`, Linux 6.1; without it where the kernel cannot).
 pub struct RingStream {
     socket: OwnedFd,
@@ -30,7 +30,7 @@ impl RingStream {
     /// Over `socket`, whose calls may wait. Some 30 µs.
     ///
     /// # Errors
-    /// What `io_uring_setup(2)` says: `ENOSYS`, `EPERM` where that is denied, `ENOMEM`.
+    /// The error of `io_uring_setup(2)`: `ENOSYS`, `EPERM` where that is denied, `ENOMEM`.
     pub fn new(socket: OwnedFd) -> io::Result<RingStream> {
         let mut lazy = IoUring::builder();
         lazy.setup_single_issuer().setup_defer_taskrun();
@@ -46,7 +46,7 @@ impl RingStream {
     /// Sends all of `bytes`; waits until the socket has them.
     ///
     /// # Errors
-    /// What `send(2)` says, without a signal.
+    /// The error of `send(2)`, without a signal.
     pub fn send_all(&mut self, mut bytes: &[u8]) -> io::Result<()> {
         while !bytes.is_empty() {
             let len = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
@@ -63,7 +63,7 @@ impl RingStream {
     /// Fills all of `into`; `false` if the peer's end comes before that.
     ///
     /// # Errors
-    /// What `recv(2)` says.
+    /// The error of `recv(2)`.
     pub fn recv_all(&mut self, into: &mut [u8]) -> io::Result<bool> {
         let mut filled = 0;
         while filled < into.len() {

@@ -1,4 +1,4 @@
-//! What the kernel knows of whether the other end of a connection is there.
+//! The kernel's signs that the other end of a connection is there.
 #![allow(unsafe_code)]
 // Invariant: the kernel is given room for the integer that it writes.
 
@@ -19,21 +19,21 @@ pub struct Signs {
     /// Something that was handed to the connection has not been acknowledged: it is on its way, or the other end
     /// has no room for it.
     pub waits: bool,
-    /// What was sent once more, or asked of an end without room, has not been answered.
+    /// True if a retransmission, or a probe of an end without room, has not been answered.
     pub unanswered: bool,
-    /// How long ago it acknowledged something, or said that it has no room.
+    /// Time since it acknowledged something, or said that it has no room.
     pub silent: Duration,
 }
 
 /// Looks for signs of life. Two system calls.
 ///
-/// Where a filter denies `ioctl`, what waits is known in packets, not in bytes, from the other of
+/// If a filter denies `ioctl`, waiting data is known in packets, not in bytes, from the other of
 /// the two.
 ///
 /// `TCP_USER_TIMEOUT` cannot say this: it also ends a connection whose other end answers that it has no room.
 ///
 /// # Errors
-/// What `getsockopt(2)` says of `TCP_INFO`.
+/// The error of `getsockopt(2)` for `TCP_INFO`.
 pub fn signs(socket: impl AsFd) -> io::Result<Signs> {
     let (info, _) = info(&socket)?;
     let waits = match queued(&socket) {
@@ -80,7 +80,7 @@ mod tests {
         while let bytes @ 1.. = unsafe { stream::send(&one, &part, false) }.unwrap() {
             sent += bytes;
         }
-        // For longer than silence is stood: it is asked, and answers.
+        // Waits longer than the silence that is tolerated: the end is probed, and answers.
         let end = Instant::now() + Duration::from_secs(5);
         let mut answered = false;
         while Instant::now() < end {

@@ -23,12 +23,12 @@ pub(crate) fn bytes(len: usize, seed: u8) -> Vec<u8> {
     (0..len).map(|at| (at as u8).wrapping_mul(31) ^ (at >> 8) as u8 ^ seed).collect()
 }
 
-/// To be sent.
+/// A part to be sent.
 pub(crate) fn part_of(bytes: &[u8]) -> Segment {
     Segment { ptr: bytes.as_ptr().cast_mut(), len: bytes.len() }
 }
 
-/// Takes what is there.
+/// Takes the bytes that are there.
 pub(crate) fn take(socket: &OwnedFd, into: &mut Vec<u8>) {
     let mut room = [0; 1 << 16];
     // SAFETY: it is this array.
@@ -71,7 +71,7 @@ fn bytes_come_in_parts_and_the_end_after_them() {
     let (mut left, mut right) = ([0; 5], [0; 9]);
     let mut got = 0;
     wait(&two, Interest::Read);
-    // Both parts were one segment, but nothing promises that.
+    // Both parts may have been one segment, but nothing promises that.
     while got < 7 {
         let parts = [part(&mut left[got.min(5)..]), part(&mut right[got.saturating_sub(5)..])];
         let parts = if got < 5 { &parts[..] } else { &parts[1..] };
@@ -131,7 +131,7 @@ fn a_connection_breaks() {
     let mut byte = [1];
     send_all(&one, &mut byte);
     wait(&two, Interest::Read);
-    // With something unread.
+    // The end closes with something unread.
     drop(two);
     wait(&one, Interest::Read);
     let reset = Errno::from_io_error(&recv_some(&one, &mut byte).unwrap_err());
@@ -153,7 +153,7 @@ fn what_is_discarded_breaks_nothing() {
     drop(two);
     let mut got = 0;
     let mut room = [0; 5000];
-    // All that it had sent, and its end.
+    // The end receives all that it had sent, and its end.
     loop {
         wait(&one, Interest::Read);
         match recv_some(&one, &mut room).unwrap() {

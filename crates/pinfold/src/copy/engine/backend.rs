@@ -1,9 +1,9 @@
 #![allow(unsafe_code)]
-//! What does the copying for the engine: threads, or hardware such as Intel's DSA or the copy engines
-//! of GPUs.
+//! The back end that copies for the engine: threads, or hardware such as Intel's DSA or the copy
+//! engines of GPUs.
 //!
-//! **Invariant.** Implementors of [`Backend`] promise what the engine cannot check: that they are
-//! done with memory when they say so.
+//! **Invariant.** Implementors of [`Backend`] make a promise that the engine cannot check: that
+//! they are done with memory when they say so.
 
 use std::sync::Arc;
 
@@ -12,40 +12,40 @@ use super::{Key, Work};
 /// A part of some request, for a back end to do.
 #[derive(Debug)]
 pub struct Part {
-    /// By which its completion names it.
+    /// The key by which its completion names it.
     pub id: Key,
-    /// What is to be done. Source and destination do not overlap.
+    /// The bytes to be copied or zeroed. Source and destination do not overlap.
     pub work: Work,
 }
 
-/// How a part ended.
+/// The end of a part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// So many bytes are in place, from the first on. If they are not all, the rest was not touched,
     /// or holds anything; the engine sees to it.
     Moved(usize),
-    /// It failed. What is at its destination may be anything; the engine copies there itself.
+    /// It failed. The bytes at its destination may be anything; the engine copies there itself.
     Failed,
 }
 
 /// A part has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Completion {
-    /// Which.
+    /// The part's key.
     pub id: Key,
-    /// How.
+    /// The part's end.
     pub outcome: Outcome,
 }
 
-/// What a back end can do.
+/// The abilities of a back end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Capabilities {
     /// Parts that it does at the same time; up to twice as many are given to it. At least 1.
     pub lanes: usize,
     /// The longest part it takes, bytes.
     pub part_bytes_max: usize,
-    /// Whether it says when there is something to poll. If not, requests go on while somebody polls or
-    /// waits for one, or submits one.
+    /// True if it calls when there is something to poll. If not, requests go on while a thread
+    /// polls or waits for one, or submits one.
     pub notifies: bool,
 }
 
@@ -55,9 +55,9 @@ pub type Notify = Arc<dyn Fn() + Send + Sync>;
 /// Does the copying for a [`CopyEngine`](super::CopyEngine).
 ///
 /// # Safety
-/// A part that was taken completes in the end, whatever becomes of it. It writes nothing but its
-/// destination. Once its completion has been polled nothing touches its memory any more, and what was
-/// written there can be seen by who polled.
+/// A part that was taken completes in the end, with any outcome. It writes nothing but its
+/// destination. Once its completion has been polled nothing touches its memory any more, and the
+/// thread that polled can see the bytes written there.
 pub unsafe trait Backend: Send + Sync + 'static {
     /// Constant.
     fn capabilities(&self) -> Capabilities;
@@ -71,7 +71,7 @@ pub unsafe trait Backend: Send + Sync + 'static {
     /// The part, if there is no room for it: it is given again after a completion, or done without.
     ///
     /// # Safety
-    /// The part's memory may be used, by nobody else, until its completion has been polled.
+    /// The part's memory may be used, by nothing else, until its completion has been polled.
     unsafe fn submit(&self, part: Part) -> Result<(), Part>;
 
     /// Hands out the completions that were not handed out yet.

@@ -1,9 +1,9 @@
 #![allow(unsafe_code)]
-//! The engine itself: the queue, its back end, and how they are driven.
+//! The engine itself: the queue, its back end, and their driver.
 //!
 //! **Invariant.** A part is handed to the back end, or done here, while its request is open; its
-//! request is ended only after. Nobody waits, copies, or calls user code inside the queue's lock; the
-//! back end's own locks are taken inside it only to poll.
+//! request is ended only after. No thread waits, copies, or calls user code inside the queue's
+//! lock; the back end's own locks are taken inside it only to poll.
 
 use std::{cell::Cell, sync::Arc, time::Duration};
 
@@ -18,7 +18,7 @@ use super::{
     watch::{Calls, Until, Watch},
 };
 
-/// How often who waits looks for itself, where nobody tells it.
+/// The interval at which a waiting thread looks for itself, if the back end does not notify.
 const LOOK: Duration = Duration::from_micros(200);
 
 thread_local! {
@@ -62,13 +62,13 @@ impl Core {
         core
     }
 
-    /// Whether this is a process forked from the engine's, which has neither its threads nor a way to
-    /// know who held its locks.
+    /// Returns whether this is a process forked from the engine's, which has neither its threads
+    /// nor a way to know which threads held its locks.
     pub(super) fn is_child(&self) -> bool {
         self.mark.as_ref().is_some_and(ForkMark::is_child)
     }
 
-    /// Whether requests go on without anybody polling.
+    /// Returns whether requests go on without a thread that polls.
     pub(super) fn notifies(&self) -> bool {
         self.can.notifies
     }
@@ -80,8 +80,8 @@ impl Core {
     /// Opens a request, or does it: then there is none.
     ///
     /// # Safety
-    /// The work's memory may be used until the request has ended, by nobody else but requests to this
-    /// engine.
+    /// The work's memory may be used until the request has ended, by nothing else but requests to
+    /// this engine.
     pub(super) unsafe fn submit(&self, work: Work) -> Option<(Key, Arc<Watch>)> {
         if work.is_empty() || self.is_child() {
             // SAFETY: as the caller promised.
@@ -109,8 +109,8 @@ impl Core {
         if is_blocked {
             self.wait(&watch, Until::Unblocked);
         }
-        // SAFETY: as the caller promised; what it conflicts with has ended, and what comes later and
-        // conflicts waits for it.
+        // SAFETY: as the caller promised; requests that it conflicts with have ended, and later
+        // ones that conflict wait for it.
         unsafe { work.perform() };
         let mut acts = Acts::default();
         self.queue.lock().done_here(key, &mut acts);
@@ -119,7 +119,7 @@ impl Core {
         None
     }
 
-    /// Makes progress: takes in what has ended, and hands out what can go.
+    /// Makes progress: takes in parts that have ended, and hands out those that can go.
     pub(super) fn turn(&self) {
         let mut acts = Acts::default();
         loop {
@@ -135,14 +135,15 @@ impl Core {
         }
     }
 
-    /// Does what the queue asked for. User code comes last: it may wait for whatever else is to be done.
+    /// Does the acts that the queue asked for. User code comes last: it may wait for any of the
+    /// others.
     fn see_to(&self, acts: &mut Acts) {
         let mut calls = Vec::new();
         while !acts.is_empty() {
             let mut now = std::mem::take(acts);
             for part in now.submit.drain(..) {
-                // SAFETY: the part's request is open, and is not blocked: nothing else that is out
-                // touches what it writes or writes what it reads.
+                // SAFETY: the part's request is open, and is not blocked: no other part that is out
+                // touches its destination or writes its source.
                 if let Err(part) = unsafe { self.backend.submit(part) } {
                     self.queue.lock().refused(part.id, acts);
                 }

@@ -2,9 +2,9 @@
 //! The copy engine: copies that go on while their callers do something else.
 //!
 //! After the memory controller's copy engine of Calhoun, *Characterization of Block Memory
-//! Operations*, chapter 6: requests are queued and complete by poll, wake-up or callback; the queue has
-//! a bound; who finds it full copies himself; requests that overlap are kept in their order. What
-//! copies is behind a trait, [`Backend`].
+//! Operations*, chapter 6: requests are queued and complete by poll, wake-up or callback; the queue
+//! has a bound; a caller that finds it full copies by itself; requests that overlap are kept in
+//! their order. The hardware or threads that copy are behind a trait, [`Backend`].
 //!
 //! **Invariant.** The safe functions let the engine reach only memory that their requests own or
 //! borrow until they have ended; [`CopyEngine::submit`] leaves that to its caller.
@@ -37,12 +37,12 @@ use self::{core::Core, queue::Queue};
 /// Settings of a [`CopyEngine`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EngineConfig {
-    /// Threads that copy: 1 to 64. One less than there are processors, if not set, for who waits
-    /// copies as well.
+    /// Threads that copy: 1 to 64. One less than there are processors, if not set, for a waiting
+    /// thread copies as well.
     pub threads: usize,
     /// Requests that may be queued: 0 to 4096. 64 if not set. To submit one takes a look at each.
     pub queue_max: usize,
-    /// Shorter requests are done by who submits them, bytes. 256 KiB if not set.
+    /// Shorter requests are done by their submitter, bytes. 256 KiB if not set.
     pub bytes_min: usize,
     /// Requests are split into parts of at least so many bytes: 4 KiB or more. 256 KiB if not set.
     pub part_bytes_min: usize,
@@ -60,12 +60,12 @@ impl Default for EngineConfig {
     }
 }
 
-/// What becomes of requests that are open when an engine is shut down.
+/// The treatment of requests that are open when an engine is shut down.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shutdown {
     /// They are finished.
     Finish,
-    /// What has not been started of them is cancelled.
+    /// Their parts that have not been started are cancelled.
     Cancel,
 }
 
@@ -73,11 +73,11 @@ pub enum Shutdown {
 ///
 /// A request whose memory overlaps that of earlier ones takes effect after them; all others may
 /// overtake each other. Copies that are short, that find the queue full, or whose source and
-/// destination overlap are made at once, in the calling thread, after those they overlap with. A copy
-/// does not fail: what the back end cannot do the engine does.
+/// destination overlap are made at once, in the calling thread, after those they overlap with. A
+/// copy does not fail: the engine does the parts that the back end cannot do.
 ///
-/// Dropping it finishes what is open. In a process forked from its own it copies at once, and requests
-/// from before count as cancelled.
+/// Dropping it finishes all open requests. In a process forked from its own it copies at once, and
+/// requests from before count as cancelled.
 pub struct CopyEngine {
     core: Arc<Core>,
 }
@@ -120,9 +120,9 @@ impl CopyEngine {
     /// Submits work of any kind, as raw as it is.
     ///
     /// # Safety
-    /// Until the request has ended the source must be readable and the destination writable, and nobody
-    /// in this process may write the source or touch the destination, but other requests to this
-    /// engine. Other processes may: then what arrives is any mixture.
+    /// Until the request has ended the source must be readable and the destination writable, and
+    /// nothing in this process may write the source or touch the destination, but other requests to
+    /// this engine. Other processes may: then any mixture may arrive.
     pub unsafe fn submit(&self, work: Work) -> Ticket {
         // SAFETY: as the caller promised.
         unsafe { Ticket::submit(&self.core, work) }
@@ -135,7 +135,7 @@ impl CopyEngine {
         }
     }
 
-    /// What it has done.
+    /// The counts of the requests that it has done.
     pub fn counts(&self) -> EngineCounts {
         self.core.counts()
     }

@@ -1,4 +1,4 @@
-//! Which requests are open, what each waits for, and which parts are out: plain state, driven by the
+//! The open requests, their dependencies, and the parts that are out: plain state, driven by the
 //! engine. No threads, no memory is touched here.
 //!
 //! **Invariants.** A request is *blocked* while an earlier one is open whose destination has bytes in
@@ -27,12 +27,12 @@ const FAULTS_MAX: u32 = 8;
 /// Parts end at multiples of this.
 const ALIGN: usize = 4096;
 
-/// What an engine has done since it was made.
+/// The work of an engine since it was made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct EngineCounts {
     /// Requests that were queued.
     pub queued: u64,
-    /// Requests done at once by who submitted them, because they were short.
+    /// Requests done at once by their submitter, because they were short.
     pub short: u64,
     /// The same, because the queue was full or the engine shut down.
     pub full: u64,
@@ -52,7 +52,7 @@ pub struct EngineCounts {
     pub unknown: u64,
 }
 
-/// Why a request is done by who submitted it.
+/// The reason why a request is done by its submitter.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Here {
     Short,
@@ -63,9 +63,9 @@ pub(super) enum Here {
 struct Op {
     work: Work,
     watch: Arc<Watch>,
-    /// Where what has not been out yet begins.
+    /// The beginning of the bytes that have not been out yet.
     next: usize,
-    /// What has to be done again: where, and how long.
+    /// The bytes that have to be done again: offset and length.
     again: SmallVec<[(usize, usize); 2]>,
     /// Parts that are out, or done by the engine itself.
     out: usize,
@@ -96,7 +96,7 @@ struct Out {
     is_here: bool,
 }
 
-/// What is to be done when the queue's lock has been left.
+/// The acts that are due when the queue's lock has been left.
 #[derive(Default)]
 pub(super) struct Acts {
     /// For the back end.
@@ -148,7 +148,7 @@ impl Queue {
         }
     }
 
-    /// Whether nothing is open.
+    /// Returns whether no request is open.
     pub(super) fn is_idle(&self) -> bool {
         self.ops.len() == 0
     }
@@ -157,7 +157,8 @@ impl Queue {
         self.is_closed || self.live >= self.live_max
     }
 
-    /// Whether an open request has to end before this may begin. Looks at all that are open.
+    /// Returns whether an open request has to end before this may begin. Looks at all that are
+    /// open.
     pub(super) fn is_blocked(&mut self, work: &Work) -> bool {
         self.ops.iter_mut().any(|(_, op)| op.work.conflicts(work))
     }
@@ -287,7 +288,7 @@ impl Queue {
         let Some(op) = self.ops.get_mut(out.op) else { return };
         op.out -= 1;
         if self.out == 0 {
-            // Nothing that it has could make room.
+            // No part that it has could make room.
             self.repair(out.op, (out.at, out.len), acts);
         } else {
             op.again.push((out.at, out.len));
@@ -296,7 +297,7 @@ impl Queue {
         self.settle(out.op, acts);
     }
 
-    /// Has the engine itself do what the back end did not.
+    /// Has the engine itself do the bytes that the back end did not.
     fn repair(&mut self, key: Key, (at, len): (usize, usize), acts: &mut Acts) {
         let Some(op) = self.ops.get_mut(key).filter(|op| !op.is_cancelled) else { return };
         op.out += 1;
@@ -352,7 +353,8 @@ impl Queue {
         acts.ended.push((op.watch, end));
     }
 
-    /// Takes back what is not out yet of a request. Whether it will end as cancelled.
+    /// Takes back the bytes of a request that are not out yet. Returns whether it will end as
+    /// cancelled.
     pub(super) fn cancel(&mut self, key: Key, acts: &mut Acts) -> bool {
         let Some(op) = self.ops.get_mut(key) else { return false };
         if op.is_here || !op.has_more() {

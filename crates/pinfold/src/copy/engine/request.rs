@@ -1,10 +1,11 @@
 #![allow(unsafe_code)]
 //! Requests in flight: raw ones, and those that own their buffers.
 //!
-//! **Invariant.** From when a request is opened until it has ended, nobody but the engine reaches the
-//! two buffers of a [`CopyRequest`]: they lie in a box that is known by its address alone, under one
-//! shared borrow of the source and one unique borrow of the destination, both of which last until the
-//! box is taken again. That is done once, after the end. A request that is leaked leaks the box.
+//! **Invariant.** From when a request is opened until it has ended, only the engine reaches the two
+//! buffers of a [`CopyRequest`]: they lie in a box that is known by its address alone, under one
+//! shared borrow of the source and one unique borrow of the destination, both of which last until
+//! the box is taken again. That is done once, after the end. A request that is leaked leaks the
+//! box.
 
 use std::{
     fmt,
@@ -22,7 +23,8 @@ use super::{
     watch::{End, Until, Watch},
 };
 
-/// The copy was cancelled before all of it was made: what is at its destination may be old or new.
+/// The copy was cancelled before all of it was made: the bytes at its destination may be old or
+/// new.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cancelled;
 
@@ -62,12 +64,13 @@ impl Ticket {
         Ticket { open: open.map(|(key, watch)| (Arc::clone(core), key, watch)) }
     }
 
-    /// In a child of its process nobody goes on with it, nor touches its memory.
+    /// Returns whether this is a child of its process, where no thread goes on with it, nor touches
+    /// its memory.
     fn is_left_behind(&self) -> bool {
         self.open.as_ref().is_some_and(|(core, ..)| core.is_child())
     }
 
-    /// How it ended, if it has. Never waits.
+    /// The end of the request, if it has ended. Never waits.
     pub fn poll_end(&self) -> Option<Result<(), Cancelled>> {
         let Some((core, _, watch)) = &self.open else { return Some(Ok(())) };
         if core.is_child() {
@@ -93,8 +96,8 @@ impl Ticket {
         self.poll_end().unwrap_or(Ok(()))
     }
 
-    /// Takes back what has not been started. Whether there was anything: then it will end with
-    /// [`Cancelled`], when what was started has ended.
+    /// Takes back the parts that have not been started. Returns whether there were any: then it
+    /// will end with [`Cancelled`], when the parts that were started have ended.
     pub fn cancel(&self) -> bool {
         match &self.open {
             Some((core, key, _)) if !core.is_child() => core.cancel(*key),
@@ -102,8 +105,8 @@ impl Ticket {
         }
     }
 
-    /// Has `then` called when it has ended: in this thread at once if it has already, else in whichever
-    /// thread finds out. It may submit requests and wait for others. One for each request.
+    /// Has `then` called when it has ended: in this thread at once if it has already, else in the
+    /// thread that finds out. It may submit requests and wait for others. One for each request.
     pub fn then(self, then: impl FnOnce(Result<(), Cancelled>) + Send + 'static) {
         match &self.open {
             Some((core, _, watch)) if !core.is_child() => {
@@ -149,7 +152,7 @@ impl<S: AsRef<[u8]>, D: AsMut<[u8]>> Held<S, D> {
         Held(NonNull::from(Box::leak(Box::new((from, to)))))
     }
 
-    /// What is to be copied. `None`: the lengths differ.
+    /// The copy to be made. `None`: the lengths differ.
     fn work(&mut self) -> Option<Work> {
         // SAFETY: leaked when `self` was made, and freed by `take` alone.
         let (from, to) = unsafe { self.0.as_mut() };
@@ -162,7 +165,8 @@ impl<S, D> Held<S, D> {
     /// # Safety
     /// No request is open for them.
     unsafe fn take(self) -> (S, D) {
-        // SAFETY: leaked when it was made, and `self` is gone after this. Nobody has a borrow any more.
+        // SAFETY: leaked when it was made, and `self` is gone after this. There is no borrow any
+        // more.
         *unsafe { Box::from_raw(self.0.as_ptr()) }
     }
 }
@@ -198,8 +202,8 @@ where
             let (from, to) = unsafe { held.take() };
             return Err(Unequal(from, to));
         };
-        // SAFETY: both borrows last until the buffers are taken, which is after the end. Nobody else
-        // knows the box.
+        // SAFETY: both borrows last until the buffers are taken, which is after the end. Nothing
+        // else knows the box.
         let ticket = unsafe { Ticket::submit(core, work.planned()) };
         Ok(CopyRequest { ticket, held: Some(held) })
     }
@@ -213,8 +217,8 @@ impl<S: Send + 'static, D: Send + 'static> CopyRequest<S, D> {
         self.held.take().map(|held| unsafe { held.take() })
     }
 
-    /// How it ended and the buffers, if it has. Never waits; `None` also when they were handed out
-    /// before.
+    /// The end of the request and the buffers, if it has ended. Never waits; `None` also when they
+    /// were handed out before.
     pub fn try_wait(&mut self) -> Option<(Result<(), Cancelled>, S, D)> {
         let end = self.ticket.poll_end()?;
         // SAFETY: it has ended, or is the copy of a forked child, which no thread there goes on with.

@@ -16,7 +16,8 @@ use super::{
 };
 use crate::scoped;
 
-/// Where copies between borrowed memory live; see [`CopyEngine::scope`](super::CopyEngine::scope).
+/// The scope of copies between borrowed memory; see
+/// [`CopyEngine::scope`](super::CopyEngine::scope).
 pub struct CopyScope<'scope, 'env: 'scope> {
     core: Arc<Core>,
     open: RefCell<Vec<Ticket>>,
@@ -76,7 +77,7 @@ impl<'scope, 'env> CopyScope<'scope, 'env> {
         // SAFETY: borrowed for `'env`, within which the copy ends: at the latest in `run`.
         let ticket = unsafe { Ticket::submit(&self.core, work.planned()) };
         let mut open = self.open.borrow_mut();
-        // What has ended need not be kept.
+        // A request that has ended need not be kept.
         open.retain(|ticket| ticket.poll_end().is_none());
         open.push(ticket.clone());
         ScopedCopy { ticket, ptr: work.to(), len: work.len(), _env: PhantomData }

@@ -1,6 +1,6 @@
-//! Things under keys that are never used again.
+//! Values under keys that are never used again.
 
-/// Names one thing; stale when that is gone.
+/// The name of one value; stale when that is gone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Key {
     index: u32,

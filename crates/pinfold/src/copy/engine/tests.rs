@@ -1,6 +1,6 @@
 #![allow(unsafe_code)]
-//! The engine with threads, and with a back end that does everything wrong that it may. Unsafe is
-//! what raw requests and a back end ask for.
+//! The engine with threads, and with a back end that makes every fault it may. Unsafe for raw
+//! requests and a back end.
 
 mod faulty;
 mod order;
@@ -211,7 +211,7 @@ fn who_finds_the_queue_full_waits_for_what_it_overlaps() {
     let mut oracle = pattern(30_000, 1);
     oracle.copy_within(0..10_000, 10_000);
     oracle.copy_within(10_000..20_000, 20_000);
-    // SAFETY: all of them lie inside, and nobody touches the memory before they have ended.
+    // SAFETY: all of them lie inside, and the memory is not touched before they have ended.
     let first = unsafe { engine.submit(Work::copy(base, base.add(10_000), 10_000)) };
     let opener = thread::spawn(move || {
         thread::sleep(Duration::from_millis(20));
@@ -232,7 +232,7 @@ fn what_has_not_been_started_is_cancelled() {
     let (engine, backend) = held(eager());
     let mut memory = pattern(30_000, 1);
     let base = memory.as_mut_ptr();
-    // SAFETY: all of them lie inside, and nobody touches the memory before they have ended.
+    // SAFETY: all of them lie inside, and the memory is not touched before they have ended.
     let submit =
         |from, to| unsafe { engine.submit(Work::copy(base.add(from), base.add(to), 10_000)) };
     let started = submit(0, 10_000);
@@ -242,7 +242,8 @@ fn what_has_not_been_started_is_cancelled() {
     assert_eq!(second.poll_end(), Some(Err(Cancelled)));
     assert_eq!(second.wait(), Err(Cancelled));
     assert!(!second.cancel());
-    // The third reads what was there before the second, and writes what the first reads.
+    // The third reads the bytes that were there before the second, and writes those that the first
+    // reads.
     assert_eq!(third.poll_end(), None);
     assert!(!started.cancel());
     assert_eq!(started.poll_end(), None);
@@ -275,7 +276,7 @@ fn callbacks_may_wait_for_what_ended_with_their_own() {
     let (engine, backend) = held(eager());
     let mut memory = pattern(30_000, 1);
     let base = memory.as_mut_ptr();
-    // SAFETY: all of them lie inside, and nobody touches the memory before they have ended.
+    // SAFETY: all of them lie inside, and the memory is not touched before they have ended.
     let submit =
         |from, to| unsafe { engine.submit(Work::copy(base.add(from), base.add(to), 10_000)) };
     let started = submit(0, 10_000);
@@ -309,7 +310,7 @@ fn dropped_requests_keep_their_buffers_as_long_as_they_are_used() {
     drop(engine.copy(told(7), told(8)).unwrap());
     assert_eq!((engine.counts().cancelled, dropped.load(Ordering::SeqCst)), (2, 2));
     let mut last = engine.copy(told(3), told(4)).unwrap();
-    // One that is leaked leaks its buffers, and is copied between them.
+    // A request that is leaked leaks its buffers, and is copied between them.
     std::mem::forget(engine.copy(told(5), told(6)).unwrap());
     drop(backend);
     while last.try_wait().is_none() {}
@@ -329,7 +330,7 @@ fn a_shut_down_finishes_what_is_queued() {
         assert_eq!(end, Ok(()));
         assert!(to == pattern(500_000, seed));
     }
-    // What comes later is copied at once; and it can be shut down twice.
+    // A later request is copied at once; and the engine can be shut down twice.
     let mut late = engine.copy(pattern(5000, 1), vec![0; 5000]).unwrap();
     assert_eq!(late.try_wait().unwrap().2, pattern(5000, 1));
     engine.shut_down(Shutdown::Cancel);
@@ -481,7 +482,7 @@ fn threads_start_with_the_first_part() {
     let mut slots = super::slots::Slots::new();
     let id = slots.insert(());
     let work = Work::copy(from.as_ptr(), to.as_mut_ptr(), 100);
-    // SAFETY: nobody touches the memory before it is polled.
+    // SAFETY: the memory is not touched before it is polled.
     unsafe { threads.submit(Part { id, work }) }.unwrap();
     told.recv_timeout(Duration::from_secs(60)).unwrap();
     let mut done = Vec::new();

@@ -23,7 +23,7 @@ use super::{
 /// They call back.
 const COPIES: Kind = Kind::new("pinfold-copies", Kind::STACK_OF_PROGRAMS);
 
-/// The longest part: who waits to cancel, or for a turn, waits for one.
+/// The longest part: a thread that waits to cancel, or for a turn, waits for one.
 const PART_BYTES_MAX: usize = 4 << 20;
 
 #[derive(Default)]
@@ -62,7 +62,7 @@ impl Threads {
 }
 
 impl Pool {
-    /// What a thread does.
+    /// The loop of a thread.
     fn work(&self) {
         core::this_is_a_worker();
         let mut state = self.state.lock();
@@ -87,7 +87,7 @@ impl Pool {
     }
 
     fn perform(&self, part: &Part) {
-        // SAFETY: it was submitted, and not completed: its memory may be used, by nobody else.
+        // SAFETY: it was submitted, and not completed: its memory may be used, by nothing else.
         unsafe { part.work.perform() };
         let outcome = Outcome::Moved(part.work.len());
         self.state.lock().done.push(Completion { id: part.id, outcome });
@@ -146,7 +146,7 @@ unsafe impl Backend for Threads {
         };
         self.pool.more.notify_all();
         for thread in threads {
-            // One of them may be what stops the others.
+            // One of them may be the thread that stops the others.
             if thread.thread().id() != thread::current().id() {
                 let _ = thread.join();
             }

@@ -1,4 +1,4 @@
-//! How one request is doing, for those who wait for it.
+//! The state of one request, for the threads that wait for it.
 
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
@@ -7,26 +7,26 @@ use std::{
 
 use parking_lot::{Condvar, Mutex};
 
-/// How a request ended.
+/// The end of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum End {
     Done,
     Cancelled,
 }
 
-/// What is called at the end of a request.
+/// The function that is called at the end of a request.
 pub(super) type Then = Box<dyn FnOnce(End) + Send>;
 
 #[derive(Default)]
 struct State {
-    /// Its submitter, who does it, need not wait for others any more.
+    /// Its submitter does it, and need not wait for others any more.
     is_unblocked: bool,
     end: Option<End>,
     waker: Option<Waker>,
     then: Option<Then>,
 }
 
-/// How one request is doing.
+/// The state of one request.
 #[derive(Default)]
 pub(super) struct Watch {
     state: Mutex<State>,
@@ -49,7 +49,7 @@ impl Calls {
     }
 }
 
-/// What is waited for.
+/// The event that is waited for.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Until {
     Unblocked,
@@ -63,7 +63,7 @@ impl State {
 }
 
 impl Watch {
-    /// How it ended, if it has.
+    /// The end of the request, if it has ended.
     pub(super) fn ended(&self) -> Option<End> {
         self.state.lock().end
     }
@@ -91,8 +91,8 @@ impl Watch {
         self.changed.notify_all();
     }
 
-    /// The request has ended: who sleeps is woken. What else is to be done is handed out, for it is user
-    /// code, which may wait for other requests that ended at the same time.
+    /// The request has ended: sleeping threads are woken. The calls that are due are handed out,
+    /// for they are user code, which may wait for other requests that ended at the same time.
     pub(super) fn end(&self, end: End) -> Calls {
         let mut state = self.state.lock();
         state.end = Some(end);

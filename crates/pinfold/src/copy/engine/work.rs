@@ -1,7 +1,7 @@
 #![allow(unsafe_code)]
-//! What is to be copied or zeroed: addresses, as raw as can be.
+//! The bytes to be copied or zeroed: addresses, as raw as can be.
 //!
-//! **Invariant.** Whoever makes a [`Work`] promises that its memory may be used until the work has
+//! **Invariant.** The maker of a [`Work`] promises that its memory may be used until the work has
 //! ended; a piece of it names nothing beyond it.
 
 use pinfold_sys::cpu::block;
@@ -18,7 +18,7 @@ pub struct Work {
     algorithm: Algorithm,
 }
 
-// SAFETY: who made it lets any thread use the memory, until the work has ended.
+// SAFETY: its maker lets any thread use the memory, until the work has ended.
 unsafe impl Send for Work {}
 // SAFETY: it is plain addresses, which only the engine and its back end follow.
 unsafe impl Sync for Work {}
@@ -40,7 +40,7 @@ impl Work {
     }
 
     /// The same by the algorithm that the plan of this process has for it. Another core reads it
-    /// next: who waits is not who copies.
+    /// next: the thread that waits is not the one that copies.
     pub fn planned(self) -> Work {
         let (len, reader) = (self.len, Reader::OtherCore);
         let to = self.to.addr();
@@ -51,27 +51,27 @@ impl Work {
         self.by(algorithm)
     }
 
-    /// By which algorithm.
+    /// The algorithm that does it.
     pub const fn algorithm(&self) -> Algorithm {
         self.algorithm
     }
 
-    /// Where the bytes are; `None` if they are zeros.
+    /// The address of the source bytes; `None` if they are zeros.
     pub fn from(&self) -> Option<*const u8> {
         (!self.from.is_null()).then_some(self.from)
     }
 
-    /// Where they go.
+    /// The address of the destination.
     pub const fn to(&self) -> *mut u8 {
         self.to
     }
 
-    /// How many.
+    /// The number of bytes.
     pub const fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether there are none.
+    /// True if there are none.
     pub const fn is_empty(&self) -> bool {
         self.len == 0
     }
@@ -83,12 +83,13 @@ impl Work {
         Work { from, to: self.to.wrapping_add(at), len, algorithm: self.algorithm }
     }
 
-    /// Whether source and destination have bytes in common: then it cannot be done in pieces.
+    /// Returns whether source and destination have bytes in common: then it cannot be done in
+    /// pieces.
     pub(super) fn overlaps_itself(&self) -> bool {
         self.from().is_some_and(|from| touches(from.addr(), self.len, self.to.addr(), self.len))
     }
 
-    /// Whether it makes a difference which of the two is first.
+    /// Returns whether it makes a difference which of the two is first.
     pub(super) fn conflicts(&self, other: &Work) -> bool {
         let writes = |a: &Work, b: &Work| {
             let reads =
@@ -101,7 +102,7 @@ impl Work {
     /// Does it, now and in this thread. Never panics.
     ///
     /// # Safety
-    /// The memory is there and may be used, by nobody else meanwhile.
+    /// The memory is there and may be used, by nothing else meanwhile.
     pub unsafe fn perform(&self) {
         match self.from() {
             // SAFETY: as the caller promised.
@@ -116,7 +117,7 @@ impl Work {
     }
 }
 
-/// Whether two ranges have a byte in common.
+/// Returns whether two ranges have a byte in common.
 fn touches(a: usize, a_len: usize, b: usize, b_len: usize) -> bool {
     // Compared by their distance: a range may end at the last address.
     if a <= b { b - a < a_len && b_len > 0 } else { a - b < b_len && a_len > 0 }

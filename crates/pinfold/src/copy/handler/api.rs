@@ -1,5 +1,5 @@
 #![allow(unsafe_code)]
-//! Copies of slices, for everybody: each line of code that makes some is a site of its own.
+//! Copies of slices, for all programs: each line of code that makes some is a site of its own.
 //!
 //! Threads learn and count for themselves, so that none waits for another.
 //!
@@ -25,9 +25,9 @@ use super::{
 pub enum BlockError {
     /// They are of different lengths.
     Lengths {
-        /// Of the source, bytes.
+        /// Length of the source, bytes.
         from: usize,
-        /// Of the destination, bytes.
+        /// Length of the destination, bytes.
         to: usize,
     },
     /// One of them is not inside the memory.
@@ -36,18 +36,18 @@ pub enum BlockError {
         from: Range<usize>,
         /// The destination; it may end at [`usize::MAX`] where it would go beyond.
         to: Range<usize>,
-        /// Bytes there are.
+        /// Length of the memory, bytes.
         size: usize,
     },
     /// One of many pieces is not inside its slices.
     Piece {
-        /// How many came before it, all of which have been copied.
+        /// The number of pieces before it, all of which have been copied.
         at: usize,
         /// The piece, by its offsets.
         piece: Piece,
-        /// Of the source, bytes.
+        /// Length of the source, bytes.
         from: usize,
-        /// Of the destination, bytes.
+        /// Length of the destination, bytes.
         to: usize,
     },
 }
@@ -74,14 +74,14 @@ impl fmt::Display for BlockError {
 
 impl std::error::Error for BlockError {}
 
-/// What one thread knows.
+/// The sites and the tally of one thread.
 pub(super) struct Local {
     pub(super) copies: Sites,
     zeroings: Sites,
     pub(super) handler: Handler<InForce>,
 }
 
-/// The tallies of the threads that live, and what those that ended have counted.
+/// The tallies of the threads that live, and the counts of those that ended.
 #[derive(Default)]
 struct Threads {
     living: Vec<Arc<Tally>>,
@@ -122,8 +122,8 @@ pub(super) fn locally<R>(what: impl FnOnce(&mut Local) -> R) -> Option<R> {
 
 /// Copies `from` to `to`, which `reader` reads next.
 ///
-/// The line this is called from is the site that learns. Copies of less than 256 bytes take what
-/// `memcpy` takes; others some tens of nanoseconds more, at most.
+/// The line this is called from is the site that learns. Copies of less than 256 bytes take as long
+/// as `memcpy`; others some tens of nanoseconds more, at most.
 ///
 /// # Errors
 /// [`BlockError::Lengths`] if the two differ in length; nothing is copied.
@@ -200,8 +200,8 @@ pub fn zero(to: &mut [u8], reader: Reader) -> Done {
     })
 }
 
-/// Copies the bytes of `memory` in the range `from` to where `to` begins. They may overlap: what is
-/// there afterwards is what was in `from` before.
+/// Copies the bytes of `memory` in the range `from` to where `to` begins. They may overlap: `to`
+/// then holds the bytes that were in `from` before.
 ///
 /// # Errors
 /// [`BlockError::Outside`] if either is not inside `memory`; nothing is moved.
@@ -240,7 +240,7 @@ pub fn move_within(
     }))
 }
 
-/// Makes a copy and lets its site know what it took.
+/// Makes a copy and tells its site the time that it took.
 #[inline]
 pub(super) fn learnt(site: &mut Site, copy: impl FnOnce(&mut Site) -> Done) -> Done {
     let done = copy(site);
@@ -248,9 +248,10 @@ pub(super) fn learnt(site: &mut Site, copy: impl FnOnce(&mut Site) -> Done) -> D
     done
 }
 
-/// What [`copy`], [`copy_pieces`](super::copy_pieces), [`zero`] and [`move_within`] did in this process, in
-/// all threads, and what was copied outside the locks of endpoints: by one-sided operations and out of views.
-/// [`Endpoint::copies`](crate::Endpoint::copies) has the latter for one endpoint, beside its messages.
+/// The copies of [`copy`], [`copy_pieces`](super::copy_pieces), [`zero`] and [`move_within`] in
+/// this process, in all threads, and those outside the locks of endpoints: by one-sided operations
+/// and out of views. [`Endpoint::copies`](crate::Endpoint::copies) has the latter for one endpoint,
+/// beside its messages.
 pub fn counts() -> Counts {
     let threads = threads().lock();
     let mut counts = threads.gone.clone();

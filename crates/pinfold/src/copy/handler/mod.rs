@@ -1,6 +1,6 @@
 #![allow(unsafe_code)]
-//! The central handler: bulk copies go through here, where the site's experience and the plan choose
-//! the algorithm and what was done is counted.
+//! The central handler: bulk copies go through here, where the site's experience and the plan
+//! choose the algorithm, and where each copy is counted.
 //!
 //! After the *kernel block memory operation handler* of Calhoun, *Characterization of Block Memory
 //! Operations*, chapter 8.
@@ -32,21 +32,21 @@ pub use self::{
 };
 use super::{Algorithm, Block, CANDIDATES_MAX, CacheState, Choice, Reader, Site, Stores};
 
-/// Shorter copies are made in line by what the compiler chooses, and not counted.
+/// Shorter copies are made in line by code that the compiler chooses, and not counted.
 pub const SHORT: usize = 256;
 
-/// What the maker of a copy knows of it beside its blocks.
+/// The knowledge of a copy's maker about it, beside its blocks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Hints {
-    /// Who reads it next.
+    /// The next reader of its destination.
     pub reader: Reader,
-    /// Where its source is.
+    /// The place of its source.
     pub source: CacheState,
-    /// Where its destination is.
+    /// The place of its destination.
     pub destination: CacheState,
-    /// Whether the site hears what the reader needs afterwards. Where it does not, it learns only
-    /// about algorithms that store as the plan's does: others would seem better for leaving the work
-    /// to the reader.
+    /// True if the site hears the time that the reader needs afterwards. If it does not, it learns
+    /// only about algorithms that store as the plan's does: others would seem better for leaving
+    /// the work to the reader.
     pub hears_reader: bool,
 }
 
@@ -57,16 +57,16 @@ impl Hints {
     }
 }
 
-/// How a block was copied or zeroed.
+/// The way a block was copied or zeroed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use = "a copy that was timed is for its site to observe"]
 pub struct Done {
-    /// By what. Of blocks that overlap, and short ones, the C library.
+    /// The algorithm that did it. Of blocks that overlap, and short ones, the C library.
     pub algorithm: Algorithm,
     /// Length, bytes.
     pub bytes: usize,
-    /// What it took, nanoseconds, if it was timed: to be told to the site, with what the reader
-    /// needed where that is known ([`Done::learn`]).
+    /// The time that it took, nanoseconds, if it was timed: to be told to the site, with the
+    /// reader's time if that is known ([`Done::learn`]).
     pub ns: Option<u64>,
 }
 
@@ -75,11 +75,11 @@ impl Done {
         Done { algorithm: Algorithm::LIBC, bytes, ns: None }
     }
 
-    /// Tells the copy's site what it took: so long here, and `reader_ns` until its reader was done.
+    /// Tells the copy's site its time: so long here, and `reader_ns` until its reader was done.
     ///
-    /// One after the other they are as long as both together, as is a message by itself. In a stream the next
-    /// copy is made meanwhile, and the slower side alone counts. A site cannot tell who waits for what, so it
-    /// learns the middle of the two.
+    /// One after the other they are as long as both together, as is a message by itself. In a
+    /// stream the next copy is made meanwhile, and the slower side alone counts. A site cannot tell
+    /// which side waits for the other, so it learns the middle of the two.
     #[inline]
     pub fn learn(&self, site: &mut Site, reader_ns: u64) {
         if let Some(ns) = self.ns {
@@ -89,16 +89,16 @@ impl Done {
     }
 }
 
-/// Where the bulk copies of one owner go through: an endpoint, a thread.
+/// The handler of one owner's bulk copies: of an endpoint, or a thread.
 ///
-/// One thread at a time uses it; its counts anybody may read.
+/// One thread at a time uses it; any thread may read its counts.
 pub struct Handler<P> {
     plan: P,
     tally: Arc<Tally>,
 }
 
 impl<P: Choose> Handler<P> {
-    /// A handler that asks `plan` what sites do not know.
+    /// A handler that asks `plan` where sites know nothing.
     pub fn new(plan: P) -> Handler<P> {
         Handler::counting(plan, Arc::default())
     }
@@ -108,19 +108,19 @@ impl<P: Choose> Handler<P> {
         Handler { plan, tally }
     }
 
-    /// What has gone through it.
+    /// The counts of the copies that have gone through it.
     pub fn tally(&self) -> &Arc<Tally> {
         &self.tally
     }
 
-    /// Copies `len` bytes for `site`. If the blocks overlap, `to` holds afterwards what `from` held
-    /// before.
+    /// Copies `len` bytes for `site`. If the blocks overlap, `to` holds afterwards the bytes that
+    /// `from` held before.
     ///
     /// Some nanoseconds on top of the copy; one copy of many is timed, which takes some 50 ns.
     ///
     /// # Safety
-    /// `from` must be readable and `to` writable for `len` bytes. Others may write them meanwhile only
-    /// if they are in other processes: then what arrives is any mixture.
+    /// `from` must be readable and `to` writable for `len` bytes. Others may write them meanwhile
+    /// only if they are in other processes: then any mixture may arrive.
     #[inline]
     pub unsafe fn copy(
         &mut self,
@@ -151,8 +151,8 @@ impl<P: Choose> Handler<P> {
         Done { algorithm, bytes: len, ns: None }
     }
 
-    /// The same where the site has something to decide or to time, or knows nothing of such copies: apart, so that
-    /// most copies are a load, a call and the counts.
+    /// The same if the site has something to decide or to time, or knows nothing of such copies:
+    /// apart, so that most copies are a load, a call and the counts.
     ///
     /// # Safety
     /// As for [`Handler::copy`], and the blocks do not overlap.
@@ -178,8 +178,8 @@ impl<P: Choose> Handler<P> {
         done
     }
 
-    /// Copies `len` bytes as `site` does at present, and leaves it out of the matter: for copies whose
-    /// time would say nothing.
+    /// Copies `len` bytes as `site` does at present, and tells it nothing: for copies whose time
+    /// would be meaningless.
     ///
     /// # Safety
     /// As for [`Handler::copy`].
@@ -237,10 +237,11 @@ fn untimed(algorithm: Algorithm) -> Choice {
 
 /// The candidates whose times can be compared, in the order in which a site is to know them.
 ///
-/// Where the reader is heard, those that store into the cache are first, whatever the plan says: what is used
-/// again and again, as a ring is, stays in the caches of both only while nobody streams. So one copy that
-/// streams, between others that do not, takes what it would take if all streamed; one that does not, between
-/// others that stream, finds its destination far away, where it would not be if all did as it does.
+/// If the reader is heard, those that store into the cache are first, whichever the plan has:
+/// memory that is used again and again, as a ring is, stays in the caches of both only while no
+/// copy streams. So one copy that streams, between others that do not, takes as long as if all
+/// streamed; one that does not, between others that stream, finds its destination far away, where
+/// it would not be if all did as it does.
 fn comparable(
     best: Algorithm,
     hints: Hints,
@@ -252,7 +253,7 @@ fn comparable(
     comparable
 }
 
-/// Whether two blocks of that length have bytes in common.
+/// Returns whether two blocks of that length have bytes in common.
 #[inline]
 fn overlaps(from: usize, to: usize, len: usize) -> bool {
     from.abs_diff(to) < len

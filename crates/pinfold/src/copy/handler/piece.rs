@@ -5,16 +5,16 @@ use std::mem;
 /// Bytes to be copied, by their addresses, or by offsets where a function says so.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Piece {
-    /// Where the source begins.
+    /// The offset or address of the source.
     pub from: usize,
-    /// Where the destination begins.
+    /// The offset or address of the destination.
     pub to: usize,
     /// Bytes.
     pub len: usize,
 }
 
 impl Piece {
-    /// What a first piece is joined to.
+    /// The piece that a first piece is joined to.
     pub(super) const EMPTY: Piece = Piece { from: 0, to: 0, len: 0 };
 
     /// Both as one, if `next` goes on where this ends on both sides, and if it makes no difference
@@ -33,8 +33,8 @@ impl Piece {
         (onwards && apart).then_some(whole)
     }
 
-    /// Makes `next` part of this if they can be one; otherwise becomes `next` and gives away what it
-    /// was, which is for the caller to copy.
+    /// Makes `next` part of this if they can be one; otherwise becomes `next` and returns its old
+    /// value, which is for the caller to copy.
     #[inline(always)]
     pub(super) fn join(&mut self, next: Piece) -> Option<Piece> {
         if let Some(whole) = self.with(next) {

@@ -13,7 +13,7 @@ use super::{
     short,
 };
 
-/// What became of pieces.
+/// The outcome of copying pieces.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct PiecesDone {
@@ -31,12 +31,12 @@ pub struct PiecesDone {
 impl<P: Choose> Handler<P> {
     /// Makes copies for `site`, in order, of pieces that are given by their addresses: sources are
     /// reached by `from`, destinations by `to`, which may be pointers to anywhere in their memory.
-    /// Neighbours that are next to each other on both sides are made into one, unless they overlap so that
-    /// this would make a difference to what is there afterwards.
+    /// Neighbours that are next to each other on both sides are made into one, unless they overlap
+    /// so that this would change the result.
     ///
     /// A copy of less than 256 bytes takes about as long as `memcpy`; a piece that becomes part of
-    /// another takes some two nanoseconds. Each copy of 256 bytes and more is one to the site and in the
-    /// counts, as with [`Handler::copy`], and takes what that does.
+    /// another takes some two nanoseconds. Each copy of 256 bytes and more is one to the site and
+    /// in the counts, as with [`Handler::copy`], and takes as long as that.
     ///
     /// # Safety
     /// Each piece must be readable by `from` and writable by `to`, and stay so while `pieces` is
@@ -113,9 +113,9 @@ unsafe fn merged(
     PiecesDone { pieces: given, copies, merged: given - empty - copies, bytes }
 }
 
-/// Makes copies from `from` to `to`, in order, which `reader` reads next. Pieces say by offsets what goes
-/// where, in any order and over each other; neighbours that are next to each other on both sides are
-/// copied as one.
+/// Makes copies from `from` to `to`, in order, which `reader` reads next. Pieces name sources and
+/// destinations by offsets, in any order and over each other; neighbours that are next to each
+/// other on both sides are copied as one.
 ///
 /// The line this is called from is the site that learns, as with [`copy`](super::copy). It is looked up once
 /// for all pieces, which takes some tens of nanoseconds; a copy of less than 256 bytes then takes about as

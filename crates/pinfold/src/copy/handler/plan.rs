@@ -1,11 +1,11 @@
-//! What the handler asks where a site knows nothing.
+//! The plan that the handler asks if a site knows nothing.
 
 use super::{
     super::in_force::{pick, pick_zero, plan},
     Algorithm, Block,
 };
 
-/// Chooses algorithms by what is known of a block.
+/// Chooses algorithms by the facts known of a block.
 pub trait Choose {
     /// The algorithm to copy a block that nothing else is known of.
     fn pick(&self, block: &Block) -> Algorithm;

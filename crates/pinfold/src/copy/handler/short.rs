@@ -8,7 +8,7 @@ use std::mem::MaybeUninit;
 
 use pinfold_sys::cpu::block;
 
-/// Whatever 16 bytes hold.
+/// Any 16 bytes.
 type Sixteen = MaybeUninit<u128>;
 
 /// Copies `len` bytes, up to 64 of them in line. Takes one or two nanoseconds then.
@@ -49,7 +49,8 @@ pub(in crate::copy) unsafe fn copy(from: *const u8, to: *mut u8, len: usize) {
 #[inline(always)]
 unsafe fn two<T>(from: *const u8, to: *mut u8, len: usize) {
     let last = len - size_of::<T>();
-    // SAFETY: as the caller promised: both are inside, and it does not matter what they hold.
+    // SAFETY: as the caller promised: both are inside, and the value of their bytes does not
+    // matter.
     unsafe {
         let head = from.cast::<MaybeUninit<T>>().read_unaligned();
         let tail = from.add(last).cast::<MaybeUninit<T>>().read_unaligned();
@@ -65,7 +66,8 @@ unsafe fn two<T>(from: *const u8, to: *mut u8, len: usize) {
 #[inline(always)]
 unsafe fn four(from: *const u8, to: *mut u8, len: usize) {
     let places = [0, 16, len - 32, len - 16];
-    // SAFETY: as the caller promised: all four are inside, and it does not matter what they hold.
+    // SAFETY: as the caller promised: all four are inside, and the value of their bytes does not
+    // matter.
     unsafe {
         let read = places.map(|at| from.add(at).cast::<Sixteen>().read_unaligned());
         to.cast::<Sixteen>().write_unaligned(read[0]);

@@ -1,9 +1,9 @@
-//! Counts of what was copied and zeroed: by algorithm and by size.
+//! Counts of copies and zeroings: by algorithm and by size.
 //!
-//! **Accounting.** What was copied or zeroed by an algorithm counts once by algorithm and once by size.
-//! What was moved, because its blocks overlap, counts apart from both. Pieces that were merged count once
-//! more, by themselves. The number of copies by
-//! algorithm is that of copies by size, as soon as who counts is at rest.
+//! **Accounting.** A copy or zeroing by an algorithm counts once by algorithm and once by size. A
+//! move, of blocks that overlap, counts apart from both. Pieces that were merged count once more,
+//! by themselves. The number of copies by algorithm is that of copies by size, as soon as the
+//! counting thread is at rest.
 
 use std::{
     ops::AddAssign,
@@ -15,7 +15,7 @@ use super::{
     Algorithm, SHORT,
 };
 
-/// Classes of sizes: powers of two from 256 bytes to 64 MiB, and what is longer in the last.
+/// Classes of sizes: powers of two from 256 bytes to 64 MiB; longer blocks are in the last.
 pub const SIZES: usize = 19;
 
 /// The class of a size; `None` below 256 bytes, which is not counted.
@@ -27,7 +27,7 @@ pub fn size_class(len: usize) -> Option<usize> {
 /// Operations and their bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Count {
-    /// How many.
+    /// The number of copies.
     pub copies: u64,
     /// Their bytes.
     pub bytes: u64,
@@ -40,7 +40,7 @@ impl AddAssign for Count {
     }
 }
 
-/// What was copied and zeroed, as it was at some moment.
+/// The copies and zeroings up to some moment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Counts {
     /// Copies, for each [`Algorithm::id`].
@@ -51,8 +51,8 @@ pub struct Counts {
     pub by_size: [Count; SIZES],
     /// Moves of blocks that overlap.
     pub moved: Count,
-    /// Pieces of [`copy_pieces`](super::copy_pieces) that needed no copy of their own, since they were
-    /// copied along with the one before. Always zero in what is seen of other processes.
+    /// Pieces of [`copy_pieces`](super::copy_pieces) that needed no copy of their own, since they
+    /// were copied along with the one before. Always zero in the counts of other processes.
     pub merged: u64,
 }
 
@@ -80,7 +80,7 @@ impl AddAssign<&Counts> for Counts {
     }
 }
 
-/// A [`Count`] that one thread at a time writes and anybody may read. It orders nothing.
+/// A [`Count`] that one thread at a time writes and any thread may read. It orders nothing.
 #[derive(Default)]
 struct Words {
     copies: AtomicU64,
@@ -94,7 +94,7 @@ impl Words {
         self.bytes.fetch_add(bytes as u64, Ordering::Relaxed);
     }
 
-    /// A load and a store each, as cheap as for numbers that nobody else reads.
+    /// A load and a store each, as cheap as for numbers that no other thread reads.
     #[inline(always)]
     fn add(&self, bytes: usize) {
         let add = |word: &AtomicU64, more: u64| {
@@ -117,7 +117,7 @@ pub struct Tally {
     by_size: [Words; SIZES],
     moved: Words,
     merged: AtomicU64,
-    /// The largest copy since somebody asked.
+    /// The largest copy since the last [`Tally::take_largest`].
     largest: AtomicU16,
 }
 
@@ -155,8 +155,8 @@ impl Tally {
         }
     }
 
-    /// The largest of the copies since this was asked last, for whom the one thread that counts has
-    /// just made them. Not those of [`Tally::copied_with_others`].
+    /// The largest of the copies since the last call, which the one thread that counts has just
+    /// made. Not those of [`Tally::copied_with_others`].
     #[inline]
     pub(crate) fn take_largest(&self) -> Largest {
         let largest = Largest::from_word(self.largest.load(Ordering::Relaxed));
@@ -204,7 +204,7 @@ impl Tally {
         (all, streamed)
     }
 
-    /// What was counted so far.
+    /// The counts so far.
     pub fn counts(&self) -> Counts {
         Counts {
             copied: std::array::from_fn(|at| self.copied[at].get()),

@@ -1,5 +1,5 @@
 #![allow(unsafe_code)]
-//! Contents and counts of what goes through the handler. Unsafe is what its raw form asks for.
+//! Contents and counts of copies by the handler. Unsafe for its raw form.
 
 use std::thread;
 
@@ -13,7 +13,7 @@ fn pattern(len: usize) -> Vec<u8> {
     (0..len).map(|at| (at * 7 + at / 251 + 1) as u8).collect()
 }
 
-/// What stores past the cache; `None` where nothing does.
+/// An algorithm that stores past the cache; `None` if there is none.
 const STREAMING: Option<Algorithm> = Algorithm::new(Isa::Word, Prefetch::None, Stores::Streaming);
 
 /// A plan with two candidates, and `rep` below those sizes.
@@ -141,8 +141,8 @@ fn a_site_learns_what_its_copies_took_with_their_readers_time() {
     assert_eq!(site.using(4096), Some(REP));
 }
 
-/// What a stream gains from both sides at work counts half: (what the one takes here and with its reader, what
-/// the other does, which of them is used in the end).
+/// The gain of a stream from both sides at work counts half: (the time of the one here and with its
+/// reader, that of the other, the one that is used in the end).
 #[test]
 fn neither_both_times_nor_the_longer_alone_decides() {
     let cases = [
@@ -230,7 +230,7 @@ fn all_threads_count() {
     let mut memory = pattern(300 << 10);
     let _ = zero(&mut memory, Reader::Me);
     let after = counts().by_size[class];
-    // Those of the threads that ended are still there, and each once.
+    // The counts of the threads that ended are still there, and each once.
     assert_eq!(after.copies - before.copies, 21);
     assert_eq!(after.bytes - before.bytes, 21 * (300 << 10));
 }
@@ -285,7 +285,7 @@ fn neighbours_become_one() {
     let piece = |from, to, len| Piece { from, to, len };
     let given = [piece(0, 50, 4), piece(4, 54, 0), piece(4, 54, 6), piece(10, 70, 1)];
     assert_eq!(joined(given), [piece(0, 50, 10), piece(10, 70, 1)]);
-    // The second reads what the first writes.
+    // The second reads the bytes that the first writes.
     let given = [piece(0, 4, 4), piece(4, 8, 4)];
     assert_eq!(joined(given), given);
     // At the end of all addresses.

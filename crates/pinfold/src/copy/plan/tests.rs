@@ -114,7 +114,7 @@ fn the_few_are_of_both_kinds() {
     );
     assert_eq!(plan.pick(&Block { len: 64, ..block }), Algorithm::LIBC_FETCHED);
     assert_eq!(names(&Block { len: 63, ..block }), ["libc"]);
-    // Where nothing is learnt the C library's is the best guess; where something is, others are tried.
+    // If nothing is learnt the C library's is the best guess; if something is, others are tried.
     let mine = Block { reader: Reader::Me, len: 2048, ..block };
     assert_eq!(plan.pick(&mine), Algorithm::LIBC);
     assert_eq!(names(&mine), ["libc", "avx2", "avx2+streaming", twin]);
@@ -137,7 +137,7 @@ fn one_of_the_few_fetches_the_destination_otherwise() {
         ("avx512", "avx2+streaming", "avx512 avx2+streaming libc avx512+destination"),
         ("avx512+destination", "avx2+streaming", "avx512+destination avx2+streaming libc avx512"),
         ("sse2+source", "sse2+streaming", "sse2+source sse2+streaming libc sse2+destination"),
-        // Those that do not go by cache lines have none; what streams goes by them.
+        // Those that do not go by cache lines have none; streaming ones go by them.
         ("libc", "avx2+streaming", "libc avx2+streaming avx2+destination"),
         ("rep", "avx2+streaming", "rep avx2+streaming libc avx2+destination"),
         (
@@ -145,12 +145,12 @@ fn one_of_the_few_fetches_the_destination_otherwise() {
             "avx2+streaming",
             "rep+destination avx2+streaming libc avx2+destination",
         ),
-        // Where nothing streams, its own.
+        // If none streams, its own.
         ("word", "word", "word libc word+destination"),
     ] {
         assert_eq!(few(temporal, streaming, true), wanted);
     }
-    // Who cannot fetch has no such choice.
+    // A processor that cannot fetch has no such choice.
     assert_eq!(few("avx512", "avx2+streaming", false), "avx512 avx2+streaming libc");
 }
 
@@ -218,7 +218,7 @@ fn the_variable_leaves_no_choice() {
 
 #[test]
 fn what_is_known_of_a_block_is_looked_up() {
-    // Each answer says what was asked.
+    // Each answer names the question.
     let table = Table::from_fn(|situation, _| {
         let temporal = match (situation.operation, situation.placement) {
             (Operation::Zero, Placement::Plain) => "rep",

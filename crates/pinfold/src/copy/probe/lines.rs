@@ -17,7 +17,7 @@ const ALIGN: usize = 4096;
 
 /// Some cache lines, of this machine or made up by a test.
 pub(super) trait Lines {
-    /// How many there are: a power of two.
+    /// The number of lines: a power of two.
     fn count(&self) -> usize;
 
     /// Has them leave all caches.
@@ -26,17 +26,17 @@ pub(super) trait Lines {
     /// Brings them into the cache.
     fn warm(&mut self, lines: Range<usize>);
 
-    /// Loads one, and says how many ticks that took.
+    /// Loads one, and returns how many ticks that took.
     fn ticks(&mut self, line: usize) -> u64;
 
-    /// Does the same, and says how many ticks it took to do it.
+    /// Does the same, and returns how many ticks all of that took.
     fn cost_ticks(&mut self, line: usize) -> u64;
 }
 
-/// Those of a piece of memory.
+/// The lines of a piece of memory.
 pub(super) struct RealLines {
     memory: Vec<u8>,
-    /// Where the first whole page begins.
+    /// The offset of the first whole page.
     start: usize,
     count: usize,
 }
@@ -81,7 +81,7 @@ impl Lines for RealLines {
     }
 }
 
-/// Loads a byte, and says how many ticks of the processor's clock that took.
+/// Loads a byte, and returns how many ticks of the processor's clock that took.
 #[inline]
 fn ticks(byte: &u8) -> Option<u64> {
     // SAFETY: it is borrowed.

@@ -1,4 +1,4 @@
-//! Where the threshold goes, and how often it is right.
+//! The place of the threshold, and the share of right answers.
 
 use crate::copy::CacheState;
 
@@ -9,7 +9,7 @@ pub(super) struct Threshold {
 }
 
 impl Threshold {
-    /// The threshold that is wrong about as few as can be; among equals one in the middle of the gap.
+    /// The threshold that is wrong about the fewest; among equals one in the middle of the gap.
     pub(super) fn between(hits: &[u64], misses: &[u64]) -> Threshold {
         let mut all: Vec<(u64, bool)> = hits.iter().map(|&ticks| (ticks, true)).collect();
         all.extend(misses.iter().map(|&ticks| (ticks, false)));
@@ -35,9 +35,9 @@ impl Threshold {
     }
 }
 
-/// Whether `said` is right of a block of `lines`, of which so many are cached. More than 60 % is a cached
-/// block and less than 40 % an uncached one; between them it is unclear what would be the right copy, and
-/// nothing said is wrong (Calhoun, section 5.1).
+/// Returns whether `said` is right of a block of `lines`, of which so many are cached. More than 60
+/// % is a cached block and less than 40 % an uncached one; between them the right copy is unclear,
+/// and either answer is right (Calhoun, section 5.1).
 pub(super) fn is_right(said: CacheState, cached: usize, lines: usize) -> bool {
     match said {
         CacheState::Cached | CacheState::Dirty | CacheState::Clean => cached * 10 >= lines * 4,

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use super::*;
 
-/// Lines that know whether they are cached, and a clock of a machine that there is not.
+/// Lines that know whether they are cached, and a simulated clock.
 struct Simulated {
     cached: Vec<bool>,
     hit: u64,

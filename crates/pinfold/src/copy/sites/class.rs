@@ -1,15 +1,16 @@
-//! What copies of one size at one call site take by each algorithm, and which to use next.
+//! The times of one call site's copies of one size by each algorithm, and the next algorithm to
+//! use.
 //!
-//! Time is counted in copies: there are no clocks here. Of each size class every so many-th copy is a
-//! *sample*, which its maker times: as many as it takes for the clock to be a small part of them all,
-//! by what they were said to take ([`LOOK_NS`]). Nearly all samples are of the algorithm in use. The others are
-//! *visits* to the other candidates: two tries, of which the faster counts, so that an interruption
-//! must come twice to mislead.
+//! Time is counted in copies: there are no clocks here. Of each size class every so many-th copy is
+//! a *sample*, which its maker times: as many as it takes for the clock to be a small part of them
+//! all, by the times reported so far ([`LOOK_NS`]). Nearly all samples are of the algorithm in use.
+//! The others are *visits* to the other candidates: two tries, of which the faster counts, so that
+//! an interruption must come twice to mislead.
 //!
 //! **Accounting.** A try of an algorithm that is not in use takes a token. A class begins with
 //! [`TOKENS_MAX`] and earns one in [`TOKEN_SAMPLES`] samples. So of `n` copies at most
-//! `TOKENS_MAX + n / (TOKEN_SAMPLES * period)` are such tries, whatever is observed; `period` is 4 or
-//! more, so that is 1 in 64. How often a candidate is tried falls with the square of what it costs:
+//! `TOKENS_MAX + n / (TOKEN_SAMPLES * period)` are such tries, for any observations; `period` is 4
+//! or more, so that is 1 in 64. The rate of a candidate's tries falls with the square of its cost:
 //! one that is `r` times as slow (up to 8) adds less than `2 (r - 1) / (64 r² · 4)`, 0.2 %.
 
 use pinfold_sys::cpu::block::Algorithm;
@@ -17,23 +18,24 @@ use pinfold_sys::cpu::block::Algorithm;
 /// Algorithms that a site learns about for one size class.
 pub const CANDIDATES_MAX: usize = 4;
 
-/// Copies that take so many nanoseconds together have one sample among them. To read a clock twice takes
-/// 40 to 90 of them, and what a try of another algorithm finds unprepared, its code, its branches, about
-/// as long: all in all 0.3 %.
+/// Copies that take so many nanoseconds together have one sample among them. To read a clock twice
+/// takes 40 to 90 of them, and the code and branches that a try of another algorithm finds
+/// unprepared cost about as much: all in all 0.3 %.
 const LOOK_NS: f32 = 51_200.0;
 
-/// Samples are at least so many copies apart, which is what bounds the tries.
+/// Samples are at least so many copies apart, which bounds the tries.
 pub(super) const PERIOD_MIN: u32 = 4;
 
-/// And at most so many: copies of 1 KiB within the nearest cache take some 10 ns.
+/// The most: copies of 1 KiB within the nearest cache take some 10 ns.
 const PERIOD_MAX: u32 = 1 << 13;
 
-/// Copies that take less, nanoseconds with the clock's own 20 to 45, are known once they were tried: what can be told
-/// of them by a clock is mostly the clock, and to go on trying would cost more than the 1 % that learning may. Every
-/// [`PERIOD_MAX`]th is still timed, to notice that they have become slower than this.
+/// Copies that take less, nanoseconds with the clock's own 20 to 45, are known once they were
+/// tried: their time by a clock is mostly the clock's, and to go on trying would cost more than the
+/// 1 % that learning may. Every [`PERIOD_MAX`]th is still timed, to notice that they have become
+/// slower than this.
 const QUICK_NS: f32 = 64.0;
 
-/// As long as nobody has said what copies take, they are taken to be as slow as this.
+/// As long as no time of copies is reported, they are taken to be as slow as this.
 const UNKNOWN_NS_PER_KIB: f32 = 100.0;
 
 /// Copies from one sample to the next, of those that take `ns` each.
@@ -44,7 +46,7 @@ pub(super) fn period_of(ns: f32) -> u32 {
     ((LOOK_NS / ns) as u32).clamp(PERIOD_MIN, PERIOD_MAX)
 }
 
-/// Whether copies that take `ns` are too quick to be told apart.
+/// Returns whether copies that take `ns` are too quick to be told apart.
 fn is_quick(ns: f32) -> bool {
     ns < QUICK_NS
 }
@@ -71,22 +73,22 @@ const WEIGHT_VISIT: f32 = 0.75;
 /// has changed.
 const CHANGE: f32 = 1.25;
 
-/// The same for what says less: one sample, or a visit long ago.
+/// The same for weaker evidence: one sample, or a visit long ago.
 const JUMP: f32 = 1.5;
 
-/// What is to replace the algorithm in use must cost less than this part of it.
+/// A replacement of the algorithm in use must cost less than this part of it.
 const BETTER: f32 = 0.95;
 
-/// How to make a copy.
+/// The way to make a copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Choice<A = Algorithm> {
-    /// By what.
+    /// The algorithm to use.
     pub algorithm: A,
-    /// Whether [`Site::observe`](super::Site::observe) is to be told what it took.
+    /// True if [`Site::observe`](super::Site::observe) is to be told the copy's time.
     pub timed: bool,
 }
 
-/// What is known of one candidate.
+/// The knowledge of one candidate.
 #[derive(Clone, Copy)]
 struct Cell<A> {
     algorithm: A,
@@ -94,13 +96,13 @@ struct Cell<A> {
     cost: f32,
     /// The last two samples while in use.
     recent: [f32; 2],
-    /// What the first try of a visit took.
+    /// The time of the first try of a visit.
     first: Option<f32>,
     /// The sample of the last visit.
     seen: u32,
 }
 
-/// One class of sizes. How many copies are to come before the next sample its owner counts (`left`).
+/// One class of sizes. Its owner counts the copies to come before the next sample (`left`).
 pub(super) struct Class<A> {
     /// The size of the shortest in it, KiB.
     kib: f32,
@@ -112,7 +114,7 @@ pub(super) struct Class<A> {
     samples: u32,
     tokens: u32,
     best: usize,
-    /// What the algorithm in use cost when it was visited or came into use.
+    /// The cost of the algorithm in use when it was visited or came into use.
     anchor: f32,
     count: usize,
     /// A bit for each candidate to visit at once.
@@ -156,7 +158,7 @@ impl<A: Copy + PartialEq + Default> Class<A> {
         }
     }
 
-    /// What copies use that are neither samples nor tries.
+    /// The algorithm of copies that are neither samples nor tries.
     pub(super) fn using(&self) -> A {
         self.cells[self.best].algorithm
     }
@@ -166,7 +168,7 @@ impl<A: Copy + PartialEq + Default> Class<A> {
         self.count == 1 || self.visit.is_none() && !may_try
     }
 
-    /// What the copy after `left` others is for.
+    /// The purpose of the copy after `left` others.
     pub(super) fn sample(&mut self, left: &mut u32) -> Choice<A> {
         if self.count == 1 {
             // There is nothing to learn.
@@ -194,7 +196,7 @@ impl<A: Copy + PartialEq + Default> Class<A> {
         }
     }
 
-    /// Notes which candidate has not been visited for long, by what it costs.
+    /// Notes which candidate has not been visited for long, by its cost.
     fn look_around(&mut self) {
         let best = self.cells[self.best].cost;
         if is_quick(best * self.kib) {
@@ -202,7 +204,7 @@ impl<A: Copy + PartialEq + Default> Class<A> {
         }
         let due = (0..self.count).filter(|at| *at != self.best).find(|at| {
             let ratio = self.cells[*at].cost / best;
-            // Nothing known of either: as good as any.
+            // Neither cost is known: as good as any.
             let ratio = if ratio.is_nan() { 1.0 } else { ratio.clamp(1.0, RATIO_MAX) };
             let idle = self.samples.wrapping_sub(self.cells[*at].seen);
             idle as f32 >= VISIT_SAMPLES as f32 * ratio * ratio
@@ -244,7 +246,8 @@ impl<A: Copy + PartialEq + Default> Class<A> {
         Some(at)
     }
 
-    /// A copy by `algorithm` took so many nanoseconds a KiB. What is no candidate is not learnt from.
+    /// A copy by `algorithm` took so many nanoseconds a KiB. An algorithm that is no candidate is
+    /// not learnt from.
     pub(super) fn observe(&mut self, left: &mut u32, algorithm: A, cost: f32) {
         let known = |cell: &Cell<A>| cell.algorithm == algorithm;
         let Some(at) = self.cells[..self.count].iter().position(known) else { return };
@@ -252,8 +255,8 @@ impl<A: Copy + PartialEq + Default> Class<A> {
         let best = self.cells[self.best].cost;
         if best.is_finite() {
             self.period = period_of(best * self.kib);
-            // What was set before may have been for faster ones; and if this one took long, so may the
-            // next, which is to be known soon.
+            // The former count may have been for faster copies; and if this one took long, so may
+            // the next, which is to be known soon.
             let soon = if at == self.best { best.max(cost) } else { best };
             *left = (*left).min(period_of(soon * self.kib) - 1);
         }
@@ -291,7 +294,7 @@ impl<A: Copy + PartialEq + Default> Class<A> {
         self.put_off += std::mem::take(left);
     }
 
-    /// Whether a candidate is to be visited, or is in the middle of it.
+    /// Returns whether a candidate is to be visited, or is in the middle of it.
     fn visits(&self, at: usize) -> bool {
         let visited = self.visit.is_some_and(|(visited, _)| visited == at);
         visited || self.due & 1 << at != 0 || self.cells[at].first.is_some()
@@ -306,7 +309,7 @@ impl<A: Copy + PartialEq + Default> Class<A> {
         cell.recent = [cell.cost; 2];
         if is_best {
             if is_far(cost, self.anchor, CHANGE) {
-                // The machine has changed: whatever is known of the others is out of date.
+                // The machine has changed: the knowledge of the others is out of date.
                 self.due = ((1 << self.count) - 1) & !(1 << at);
                 self.hurry(left);
             }
@@ -320,7 +323,7 @@ impl<A: Copy + PartialEq + Default> Class<A> {
         let cheapest = (0..self.count).min_by(|a, b| cost(a).total_cmp(&cost(b)));
         let Some(cheapest) = cheapest else { return };
         if cost(&cheapest) < cost(&self.best) * BETTER {
-            // What it was is known well now.
+            // Its former cost is known well now.
             self.cells[self.best].seen = self.samples;
             self.best = cheapest;
             self.anchor = self.cells[cheapest].cost;
@@ -328,7 +331,7 @@ impl<A: Copy + PartialEq + Default> Class<A> {
     }
 }
 
-/// Whether one is at least `times` the other.
+/// Returns whether one is at least `times` the other.
 fn is_far(a: f32, b: f32, times: f32) -> bool {
     a > b * times || a < b / times
 }

@@ -1,8 +1,8 @@
-//! Call sites: where bulk copies are made, and what each has learnt about the algorithms.
+//! Call sites: the places of bulk copies, each with its knowledge of the algorithms.
 //!
 //! After the *block memory operation caller buffer* of Calhoun, *Characterization of Block Memory
-//! Operations*, chapter 8: a small table of the callers of late, with a hint for each from what its
-//! copies took.
+//! Operations*, chapter 8: a small table of the callers of late, each with a hint from the times of
+//! its copies.
 
 mod class;
 mod site;
@@ -22,7 +22,7 @@ const WAYS: usize = 4;
 /// Places of the table.
 const SETS: usize = 16;
 
-/// Who copies: a place in a program, or a part of it that has a name.
+/// The caller of a copy: a place in a program, or a part of it that has a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Caller {
     /// Something with a name of its own.
@@ -57,10 +57,10 @@ impl fmt::Display for Caller {
     }
 }
 
-/// What one caller has copied since it was in the table.
+/// The copies of one caller since it was in the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SiteCount {
-    /// Who.
+    /// The caller.
     pub caller: Caller,
     /// Copies and zeroings.
     pub copies: u64,
@@ -70,12 +70,12 @@ pub struct SiteCount {
 
 struct Entry {
     count: SiteCount,
-    /// When it was last looked up.
+    /// The time of the last look-up.
     used: u64,
     site: Site,
 }
 
-/// The callers of late, 64 at most, with what each has learnt.
+/// The callers of late, 64 at most, with the knowledge of each.
 ///
 /// A caller has one of four entries; one that finds none free takes that of the caller that was
 /// away longest. To look one up takes some nanoseconds.
@@ -110,7 +110,7 @@ impl Sites {
         site
     }
 
-    /// The same of a caller that counts afterwards what it has copied.
+    /// The same of a caller that counts its copies afterwards.
     #[inline]
     pub(super) fn entry(&mut self, caller: Caller) -> (&mut Site, &mut SiteCount) {
         if self.entries.is_empty() {
@@ -146,12 +146,12 @@ impl Sites {
         at
     }
 
-    /// What the callers in the table have copied, in no order.
+    /// The copies of the callers in the table, in no order.
     pub fn counts(&self) -> impl Iterator<Item = SiteCount> {
         self.entries.iter().flatten().map(|entry| entry.count)
     }
 
-    /// How many callers had to give way to others.
+    /// The number of callers that had to give way to others.
     pub fn replaced(&self) -> u64 {
         self.replaced
     }

@@ -1,4 +1,4 @@
-//! What copies of one call site take by each algorithm, by classes of sizes.
+//! The times of one call site's copies by each algorithm, by classes of sizes.
 
 use std::fmt;
 
@@ -12,7 +12,7 @@ const CLASS_MIN: u32 = 10;
 /// Everything from 2^26 bytes on is one class.
 const CLASS_MAX: u32 = 26;
 
-/// Of shorter copies, bytes, nothing is learnt.
+/// The shortest copies that are learnt about, bytes.
 pub const LEARNT_MIN: usize = 1 << CLASS_MIN;
 
 const CLASSES: usize = (CLASS_MAX - CLASS_MIN + 1) as usize;
@@ -24,11 +24,11 @@ fn class_of(len: usize) -> Option<usize> {
     Some(log.checked_sub(CLASS_MIN)? as usize)
 }
 
-/// What is to be known of a class for most copies: the rest of it is asked when `left` is zero.
+/// The part of a class that most copies need: the rest of it is asked when `left` is zero.
 struct Ready<A> {
     /// Copies before the next sample.
     left: u32,
-    /// What they use. There is always something where `left` is not zero.
+    /// The algorithm they use. There is always one if `left` is not zero.
     using: Option<A>,
 }
 
@@ -38,17 +38,17 @@ impl<A> Ready<A> {
 
 /// The learner of one call site: a lane of a ring, a line of a program.
 ///
-/// A class of sizes that is used takes some 150 bytes. After the machine has changed so that what is
-/// in use has become 1.5 times as slow or fast, the best candidate is in use within 24 samples, if the
-/// change before was 100 samples ago. A sample is one copy of those that take 51 µs together, at most one
-/// in 4 and at least one in 8,192.
-/// That another candidate has become better, with the one in use as it was, is found out within
-/// `80 r²` samples, where `r` says how many times as slow it used to be, 8 at most.
+/// A class of sizes that is used takes some 150 bytes. After the machine has changed so that the
+/// algorithm in use has become 1.5 times as slow or fast, the best candidate is in use within 24
+/// samples, if the change before was 100 samples ago. A sample is one copy of those that take 51 µs
+/// together, at most one in 4 and at least one in 8,192. If another candidate has become better,
+/// with the one in use as it was, that is found out within `80 r²` samples, where `r` says how many
+/// times as slow it used to be, 8 at most.
 ///
-/// Copies that take less than 64 ns, with what the clock takes, are too quick to be told apart: after the first tries
-/// they stay as they are until they take longer.
+/// Copies that take less than 64 ns, including the clock's time, are too quick to be told apart:
+/// after the first tries they stay as they are until they take longer.
 ///
-/// What it chooses among need not be algorithms: whatever ways there are to do the same thing.
+/// Its candidates need not be algorithms: any ways to do the same thing will do.
 pub struct Site<A = Algorithm> {
     ready: [Ready<A>; CLASSES],
     classes: [Option<Box<Class<A>>>; CLASSES],
@@ -73,7 +73,8 @@ impl<A> Site<A> {
 }
 
 impl<A: Copy + PartialEq + Default> Site<A> {
-    /// How to make the next copy, of `len` bytes. `None`: those below [`LEARNT_MIN`] are not learnt about.
+    /// The way to make the next copy, of `len` bytes. `None`: those below [`LEARNT_MIN`] are not
+    /// learnt about.
     ///
     /// `candidates` names the algorithms in question, the likeliest first; it is asked when the class
     /// of sizes is new. More than [`CANDIDATES_MAX`](super::CANDIDATES_MAX) are left out. A nanosecond or two, mostly.
@@ -89,7 +90,7 @@ impl<A: Copy + PartialEq + Default> Site<A> {
         }
     }
 
-    /// What the next copy is made by, where there is nothing to decide or to time; it counts as made.
+    /// The algorithm of the next copy, if there is nothing to decide or to time; it counts as made.
     #[inline]
     pub(in crate::copy) fn ready(&mut self, len: usize) -> Option<A> {
         let ready = &mut self.ready[class_of(len)?];
@@ -97,7 +98,7 @@ impl<A: Copy + PartialEq + Default> Site<A> {
         ready.using
     }
 
-    /// What it is made by where there is.
+    /// The choice for the next copy, if there is something to decide or to time.
     #[cold]
     pub(in crate::copy) fn consult<I: IntoIterator<Item = A>>(
         &mut self,
@@ -113,11 +114,11 @@ impl<A: Copy + PartialEq + Default> Site<A> {
         Some(choice)
     }
 
-    /// A copy of `len` bytes by `algorithm` took `ns` nanoseconds, with its reader's time where that
+    /// A copy of `len` bytes by `algorithm` took `ns` nanoseconds, with its reader's time if that
     /// is known. A few nanoseconds.
     ///
-    /// It may come late, or not at all. What is no candidate is not learnt from.
-    // Not in line where most copies are none to learn from.
+    /// It may come late, or not at all. An algorithm that is no candidate is not learnt from.
+    // Not in line if most copies are none to learn from.
     #[cold]
     pub fn observe(&mut self, len: usize, algorithm: A, ns: u64) {
         let Some(at) = class_of(len) else { return };
@@ -128,13 +129,14 @@ impl<A: Copy + PartialEq + Default> Site<A> {
         ready.using = Some(class.using());
     }
 
-    /// Whether copies of `len` bytes go on as they are for now: no candidate is about to be tried.
+    /// Returns whether copies of `len` bytes go on as they are for now: no candidate is about to be
+    /// tried.
     pub fn is_settled(&self, len: usize) -> bool {
         let class = class_of(len).and_then(|at| self.classes[at].as_ref());
         class.is_none_or(|class| class.is_settled())
     }
 
-    /// What copies of `len` bytes use at present. `None`: there was none yet.
+    /// The algorithm that copies of `len` bytes use at present. `None`: there was none yet.
     pub fn using(&self, len: usize) -> Option<A> {
         self.ready[class_of(len)?].using
     }

@@ -29,7 +29,7 @@ impl Machine {
         (self.state >> 33) as f64 / (1u64 << 31) as f64
     }
 
-    /// What a copy takes: up to a tenth more or less, and one in 37 a hundred times as long.
+    /// The time of a copy: up to a tenth more or less, and one in 37 a hundred times as long.
     fn copy(&mut self, len: usize, algorithm: Algorithm) -> u64 {
         let at = four().iter().position(|other| *other == algorithm).unwrap();
         let noise = 0.9 + 0.2 * self.random();
@@ -77,7 +77,7 @@ fn period(len: usize, ns_per_kib: f64) -> u32 {
     period_of((ns_per_kib * shortest as f64 / 1024.0) as f32)
 }
 
-/// How many of `all` must be by the best, for it to be in use all the time: some are tries.
+/// The number of `all` that must be by the best, for it to be in use all the time: some are tries.
 fn most(all: usize) -> usize {
     all - all / 32
 }
@@ -92,12 +92,12 @@ fn the_best_is_found_and_found_again() {
         machine.run(&mut site, len, 24);
         let ran = machine.run(&mut site, len, 200);
         wrong += u32::from(ran.best < most(ran.copies));
-        // The cores move apart: what was best is four times as slow, and another is best now.
+        // The cores move apart: the former best is four times as slow, and another is best now.
         machine.ns_per_kib = [400.0, 240.0, 150.0, 300.0];
         machine.run(&mut site, len, 24);
         let ran = machine.run(&mut site, len, 200);
         wrong += u32::from(ran.best < most(ran.copies));
-        // And together again: everything is faster, and the first is best.
+        // The cores move together again: everything is faster, and the first is best.
         machine.ns_per_kib = [30.0, 60.0, 90.0, 300.0];
         machine.run(&mut site, len, 24);
         let ran = machine.run(&mut site, len, 200);
@@ -151,7 +151,7 @@ fn few_copies_are_timed() {
     }
 }
 
-/// However fast or slow copies are: what it takes to time some of them is little beside them all.
+/// For fast and slow copies: the cost of timing some of them is small beside them all.
 #[test]
 fn clocks_take_little_of_the_time() {
     for ns in [8.0, 40.0, 250.0, 3000.0, 50_000.0, 2_000_000.0] {
@@ -160,14 +160,15 @@ fn clocks_take_little_of_the_time() {
         let mut machine = Machine::new([1.0, 1.5, 2.0, 3.0].map(|times| times * ns / 4.0), 3);
         machine.run(&mut site, len, 40);
         let ran = machine.run(&mut site, len, 400);
-        // 100 ns each: to read a clock twice, and what comes with it.
+        // Each 100 ns: to read a clock twice, and its side effects.
         let part = ran.timed as f64 * 100.0 / (ran.copies as f64 * ns);
         assert!(part < 0.005, "{part} of copies that take {ns} ns");
         assert!(ran.timed >= 200, "{ran:?} of copies that take {ns} ns");
     }
 }
 
-/// Most of what a clock says of them is the clock: whatever it says, they go on as they did after the first tries.
+/// Most of a time by the clock is the clock's own: in any case they go on as they did after the
+/// first tries.
 #[test]
 fn what_is_over_in_less_than_can_be_told_is_tried_once() {
     let (len, mut site) = (2 << 10, Site::new());
@@ -185,13 +186,13 @@ fn what_is_over_in_less_than_can_be_told_is_tried_once() {
     assert_eq!(site.using(len), Some(slow.best()));
 }
 
-/// What was fast is slow now: the next look is not as far away as it would have been.
+/// A fast algorithm is slow now: the next look is not as far away as it would have been.
 #[test]
 fn what_becomes_slow_is_looked_at_as_often_as_slow_copies_are() {
     let mut site = Site::new();
     Machine::new([4.0, 5.0, 6.0, 9.0], 1).run(&mut site, 4 << 10, 100);
     let mut machine = Machine::new([4000.0, 5000.0, 6000.0, 9000.0], 2);
-    // By one sample it is known.
+    // One sample is enough to know it.
     let apart = period(4 << 10, 4.0) as usize;
     let mut timed = Vec::new();
     for at in 0..4 * apart {
@@ -267,7 +268,7 @@ fn observations_may_come_late() {
 /// A site and a machine without noise, one copy after the other.
 struct Exact {
     site: Site,
-    /// What a copy takes by each candidate, nanoseconds.
+    /// The time of a copy by each candidate, nanoseconds.
     ns: [u64; 4],
 }
 
@@ -276,7 +277,7 @@ impl Exact {
     /// Copies between two samples: these are slow.
     const BETWEEN: u32 = PERIOD_MIN - 1;
 
-    /// One that has tried all candidates.
+    /// A site that has tried all candidates.
     fn new(ns: [u64; 4]) -> Exact {
         let mut exact = Exact { site: Site::new(), ns };
         for at in [0, 0, 1, 1, 2, 2, 3, 3] {
@@ -333,10 +334,10 @@ const EARNT: u32 = TOKENS_MAX * TOKEN_SAMPLES + 1;
 #[test]
 fn much_change_is_looked_into_at_once_and_less_of_it_soon() {
     for (now, samples) in [
-        // The middle one of three is far from what it was.
+        // The middle one of three is far from its former time.
         (1600, Some(2)),
         (620, Some(2)),
-        // What they come to is.
+        // Their results are.
         (1400, Some(4)),
         (714, Some(5)),
         (1200, None),
@@ -366,7 +367,7 @@ fn an_interruption_is_not_looked_into_and_two_of_them_only_once() {
     exact.goes_on(3, 0);
     assert_eq!(exact.stalled(100), (Exact::BETWEEN, 0));
     assert_eq!(exact.stalled(100), (Exact::BETWEEN, 0));
-    // Only what is in use is tried: nothing has changed.
+    // Only the candidate in use is tried: nothing has changed.
     assert_eq!(exact.sample(), (0, 0));
     assert_eq!(exact.sample(), (0, 0));
     exact.goes_on(50, 0);
@@ -397,7 +398,7 @@ fn what_is_in_use_gives_way_to_what_is_clearly_better() {
         exact.goes_on(VISIT_SAMPLES - 2, usize::from(better));
         assert_eq!(exact.using(), usize::from(better));
     }
-    // It is as good as its last tries say, whatever it was before.
+    // It is as good as its last tries say, for any times before.
     let mut exact = Exact::new([100, 130, 300, 300].map(|ns| ns * 1000));
     (0..EARNT + 20).for_each(|_| _ = exact.sample());
     exact.ns[0] = 138_000;
@@ -447,7 +448,7 @@ fn the_table_keeps_who_comes_again() {
     let busy_count = counts.iter().find(|count| count.caller == busy).unwrap();
     assert_eq!((busy_count.copies, busy_count.bytes), (1000, 100_000));
     assert!(busy.to_string().contains("tests.rs"), "{busy}");
-    // Its site is the same all the time; who was away has lost its own.
+    // Its site is the same all the time; a caller that was away has lost its own.
     assert_eq!(sites.site(busy, 0).using(4096), Some(four()[0]));
     assert!(format!("{sites:?}").contains("caller 999"));
 }
@@ -497,8 +498,8 @@ proptest! {
         let mut site = Site::new();
         let mut machine = Machine::new([100.0, 0.0, 0.0, 0.0], state);
         (0..3).for_each(|at| machine.ns_per_kib[at + 1] = 100.0 * ratios[at]);
-        // Without noise and interruptions, which are nobody's fault; and long enough for the visits
-        // to come at their rates.
+        // Without noise and interruptions, which are not the site's fault; and long enough for the
+        // visits to come at their rates.
         let (mut took, mut needed) = (0.0, 0.0);
         for round in 0..VISIT_SAMPLES * 64 * period(len, 100.0).min(16) {
             let choice = site.next(len, four).unwrap();

@@ -1,9 +1,10 @@
-//! What to do where nobody has measured: rules that hold on most machines.
+//! The table of a machine that was not measured: rules that hold on most machines.
 //!
-//! Those for Intel's processors were found on Xeons. On others the C library copies, which knows them, and stores go
-//! past the caches only where that was a gain on an EPYC, too (Zen 5): there what another core reads next is had from
-//! this one's cache twice as fast as from memory, by a near core and mostly by a far one, and a loop that does well on
-//! a Xeon takes up to twice as long as what the C library does.
+//! Those for Intel's processors were found on Xeons. On others the C library copies, which knows
+//! them, and stores go past the caches only where that was a gain on an EPYC, too (Zen 5): there
+//! memory that another core reads next is had from this one's cache twice as fast as from memory,
+//! by a near core and mostly by a far one, and a loop that does well on a Xeon takes up to twice as
+//! long as the C library.
 
 use pinfold_sys::cpu::block::{Algorithm, Isa, Prefetch, Stores};
 
@@ -34,7 +35,7 @@ impl Table {
         let streaming = first(&[Isa::Avx2, Isa::Sse2, Isa::Avx512, Isa::Word], Stores::Streaming);
         let choose = |situation: Situation, class| {
             let len = class_bytes(class);
-            // Source and destination do not both fit, with what else there is.
+            // Source and destination do not both fit, with the other data there.
             let overflows = len >= last_cache_bytes / 2;
             let (fetches, streams) = match maker {
                 // There is a choice for those whose destination is not here. By itself, a processor asks for such
@@ -54,17 +55,19 @@ impl Table {
 mod intel {
     use super::{CacheState, LOOPS_MIN, Reader, Situation};
 
-    /// From here on, memory that another core reads next is written past this one's cache, bytes. What is
-    /// shorter a near core has sooner from there, and most of what is little longer.
+    /// From here on, memory that another core reads next is written past this one's cache, bytes. A
+    /// near core has shorter blocks sooner from there, and most of those that are little longer.
     const THERE_MIN: usize = 16 << 10;
 
-    /// The size from which on memory that no cache has and nobody reads is written past the caches, bytes.
+    /// The size from which on memory that no cache has and no core reads is written past the
+    /// caches, bytes.
     const AWAY_MIN: usize = 2 << 10;
 
-    /// And what a far core has, too.
+    /// The same for memory that a far core has, too.
     const SHARED_MIN: usize = 2 << 10;
 
-    /// Whether stores past the cache are the better ones, of what fits into the last one.
+    /// Returns whether stores past the cache are the better ones, for blocks that fit into the last
+    /// one.
     pub(super) fn streams(situation: Situation, len: usize) -> bool {
         match situation.reader {
             Reader::Me => false,
@@ -79,7 +82,7 @@ mod intel {
                 };
                 len >= from
             }
-            // What is short pays only where there are lines that the far core has, too.
+            // For short blocks that pays only if there are lines that the far core has, too.
             Reader::FarCore => {
                 let shared = matches!(
                     (situation.source, situation.destination),
@@ -100,16 +103,19 @@ mod intel {
 mod others {
     use super::{CacheState, Reader, Situation};
 
-    /// The size from which on memory goes past the caches that no cache has and nobody reads, bytes.
+    /// The size from which on memory goes past the caches that no cache has and no core reads,
+    /// bytes.
     const AWAY_MIN: usize = 64 << 10;
 
-    /// And what a far core reads.
+    /// The same for memory that a far core reads.
     const FAR_MIN: usize = 128 << 10;
 
-    /// And where the source may be in the cache, from where the lines of both would have to leave it.
+    /// The same if the source may be in the cache, from where the lines of both would have to leave
+    /// it.
     const FROM_HERE_MIN: usize = 1 << 20;
 
-    /// Whether to ask for the lines of a short destination before it is copied to: who waits for its source does not.
+    /// Returns whether to ask for the lines of a short destination before it is copied to: a copy
+    /// that waits for its source does not.
     pub(super) fn fetches(situation: Situation) -> bool {
         let away = situation.destination == CacheState::Uncached;
         let here = [CacheState::Cached, CacheState::Dirty, CacheState::Clean];

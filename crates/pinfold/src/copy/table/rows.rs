@@ -1,4 +1,4 @@
-//! A table as people and programs read it: row by row, sizes with the same algorithm together.
+//! A table for people and programs to read: row by row, sizes with the same algorithm together.
 
 use std::fmt::{self, Write as _};
 
@@ -7,13 +7,14 @@ use pinfold_sys::cpu::block::Algorithm;
 use super::{Operation, Placement, Situation, Table, class_bytes};
 use crate::copy::{CacheState, Reader};
 
-/// What a table says of one situation, by size.
+/// The entries of a table for one situation, by size.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Row {
-    /// Of which.
+    /// The situation of the row.
     pub situation: Situation,
-    /// From which size on, bytes, which algorithm is best. The smallest size is first: below there is no
-    /// choice. Neighbours differ. Sizes between two powers of two go with the nearer one.
+    /// The sizes, bytes, from which on each algorithm is best. The smallest size is first: below
+    /// there is no choice. Neighbours differ. Sizes between two powers of two go with the nearer
+    /// one.
     pub from: Vec<(usize, Algorithm)>,
 }
 
@@ -31,14 +32,14 @@ impl Table {
     }
 }
 
-/// For people: what holds where both sides are known, or nothing is, and blocks lie plainly, dirty or not.
-/// [`Table::rows`] has the rest.
+/// For people: the entries for both sides known, or neither, and blocks that lie plainly, dirty or
+/// not. [`Table::rows`] has the rest.
 impl fmt::Display for Table {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for operation in Operation::ALL {
             let mut readers = Reader::ALL.to_vec();
             while let Some(&first) = readers.first() {
-                // Readers for whom the same holds share their rows.
+                // Readers with the same entries share their rows.
                 let text = self.rows_for(operation, first);
                 let (same, others) =
                     readers.into_iter().partition(|it| self.rows_for(operation, *it) == text);
@@ -90,7 +91,7 @@ impl Table {
     }
 }
 
-/// As for people: 6,000 numbers are of no use to anybody.
+/// As for people: 6,000 numbers are of no use to a reader.
 impl fmt::Debug for Table {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)

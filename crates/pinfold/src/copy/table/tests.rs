@@ -51,7 +51,7 @@ fn each_situation_has_its_own_cells() {
     let places: HashSet<usize> = all.iter().map(|situation| situation.index()).collect();
     assert_eq!(places.len(), SITUATIONS);
     assert!(places.iter().all(|&place| place < SITUATIONS));
-    // Where there is no source, nothing said of it counts.
+    // If there is no source, nothing said of it counts.
     let zeroed = Situation {
         operation: Operation::Zero,
         reader: Reader::Device,
@@ -85,7 +85,7 @@ fn what_is_put_in_is_found_again() {
         let first = situation.classes().start;
         for class in 0..CLASSES {
             if class + 1 == first {
-                // What is longer than that class is named after is as the next one.
+                // A block longer than the size that names the class is as the next one.
                 assert_eq!(table.choice(situation, class), table.choice(situation, first));
                 continue;
             }
@@ -194,7 +194,7 @@ fn defaults_hold_what_they_promise() {
     assert!(none == Table::uniform(Algorithm::LIBC));
 }
 
-/// Where it is not known to be a gain, nobody copies otherwise than the C library.
+/// Unless another algorithm is known to be a gain, all copies are the C library's.
 #[test]
 fn defaults_for_others_than_intel_are_careful() {
     use CacheState::{Cached, Uncached, Unknown};
@@ -266,7 +266,7 @@ fn printed_for_people() {
         "zeroed, then read by a device or nobody soon",
     ];
     assert_eq!(titles, expected, "{text}");
-    // Five of what is copied, three of what is zeroed.
+    // Five of copies, three of zeroings.
     assert_eq!(text.lines().count(), 10 + 5 * 5 + 5 * 3, "{text}");
     let line =
         "  uncached to uncached  libc+destination, from 4 KiB avx2, from 16 KiB avx2+streaming\n";

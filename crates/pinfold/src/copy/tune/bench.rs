@@ -19,17 +19,17 @@ use crate::copy::{
 /// Source and destination both fit into the nearest cache of any processor.
 const TOGETHER: usize = 8 << 10;
 
-/// And so many blocks at most.
+/// The most blocks.
 const BLOCKS_MAX: usize = 64;
 
 /// Each run copies about so many bytes, again and again where that is not one batch, each time anew from the
 /// state that the case wants.
 const RUN_BYTES: usize = 64 << 10;
 
-/// But so many times at most.
+/// The most passes.
 const PASSES_MAX: usize = 4;
 
-/// What memory there is beside the longest block: for blocks to be placed, and gaps, bytes.
+/// The memory beside the longest block: for blocks to be placed, and gaps, bytes.
 const SLACK: usize = 4 * 4096;
 
 /// Measures this machine.
@@ -38,11 +38,11 @@ pub(super) struct RealBench {
     destination: Vec<u8>,
     partner: Option<Partner>,
     ticks_per_ns: f64,
-    /// Ticks that two looks at the clock take, with nothing between them.
+    /// Ticks between two looks at the clock, with nothing between them.
     idle_ticks: u64,
     /// Contents of the next source: other than those of the last.
     seed: u64,
-    /// How often all was moved to other pages.
+    /// The number of moves of all blocks to other pages.
     round: usize,
 }
 
@@ -72,12 +72,12 @@ impl RealBench {
         Ok(bench)
     }
 
-    /// Whether there is another core that reads.
+    /// Returns whether there is another core that reads.
     pub(super) fn has_other_core(&self) -> bool {
         self.partner.is_some()
     }
 
-    /// Where the blocks of `case` are: sources and destinations.
+    /// The blocks of `case`: sources and destinations.
     fn blocks(&mut self, case: &Case) -> [Blocks; 2] {
         let len = case.len();
         let count = (TOGETHER / len).clamp(1, BLOCKS_MAX);
@@ -91,13 +91,13 @@ impl RealBench {
             .map(|(memory, offset)| Blocks::within(memory, offset, len, count, self.round))
     }
 
-    /// Brings both sides to where `case` wants them.
+    /// Brings both sides to the places that `case` wants.
     fn prepare(&mut self, case: &Case, [from, to]: [Blocks; 2]) {
         let it = case.situation;
         match it.destination {
             // SAFETY: the blocks lie in memory of this bench, which nothing writes to meanwhile.
             CacheState::Uncached => unsafe { to.flush() },
-            // Written or read here, and, if that is what will happen to it again, read there.
+            // Written or read here, and, if the case reads it there, read there.
             _ => {
                 if it.destination == CacheState::Clean {
                     // SAFETY: as above.
@@ -117,7 +117,7 @@ impl RealBench {
             }
         }
         if it.operation == Operation::Copy {
-            // What is copied mostly was written a moment ago, wherever it is by now.
+            // A source was mostly written a moment ago, wherever it is by now.
             self.seed += 1;
             // SAFETY: as above.
             unsafe { from.write(self.seed) };
@@ -137,14 +137,14 @@ impl Bench for RealBench {
             return None;
         }
         let passes = (RUN_BYTES / (to.len * to.count)).clamp(1, PASSES_MAX);
-        // All of what is steady is timed at one go: that much a clock can tell.
+        // All of a steady case is timed at one go: that much a clock can tell.
         let (batches, repeats) = if case.is_steady() { (1, passes) } else { (passes, 1) };
         let (pairs, len) = (|| from.each().zip(to.each()), to.len);
         let move_all = || match (it.operation, algorithm) {
             // As a plan has it done.
             (Operation::Copy, Algorithm::LIBC_FETCHED) => {
-                // SAFETY: both lie in memory of this bench, in different parts, and what is measured the
-                // processor has.
+                // SAFETY: both lie in memory of this bench, in different parts, and the processor
+                // has the algorithms that are measured.
                 pairs().for_each(|(from, to)| unsafe { block::copy_fetched(from, to, len) });
             }
             (Operation::Copy, _) => {
@@ -165,7 +165,8 @@ impl Bench for RealBench {
         };
         let mut taken = 0;
         for _ in 0..batches {
-            // Where blocks are is what a case is about; where the code is that copies them is not.
+            // A case is about the place of blocks, not about the place of the code that copies
+            // them.
             if to.len * to.count <= RUN_BYTES {
                 move_all();
             }

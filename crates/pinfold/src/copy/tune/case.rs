@@ -1,4 +1,4 @@
-//! What is measured: the cases that can be told apart, those that matter most first.
+//! The cases to measure: those that can be told apart, those that matter most first.
 
 use pinfold_sys::cpu::block::{Algorithm, Isa, Prefetch};
 
@@ -12,7 +12,8 @@ use crate::copy::{
 /// placement: it would take most of the time.
 pub(super) const LONG: usize = 1 << 20;
 
-/// From here on it makes no difference how blocks lie: what waits for memory does not wait for that.
+/// From here on the placement of blocks makes no difference: a copy that waits for memory does not
+/// wait for that.
 const VERY_LONG: usize = 16 << 20;
 
 /// One situation and class of sizes.
@@ -27,26 +28,27 @@ impl Case {
         class_bytes(self.class)
     }
 
-    /// Whether all is after it as it was before, so that it can be measured again and again at one go.
+    /// Returns whether all is after it as it was before, so that it can be measured again and again
+    /// at one go.
     pub(super) fn is_steady(&self) -> bool {
         let it = self.situation;
         let is_source = it.operation == Operation::Zero || it.source == CacheState::Cached;
         is_source && it.destination == CacheState::Dirty && it.reader != Reader::OtherCore
     }
 
-    /// Whether a side is in a cache: else it does not matter what caches were used for before.
+    /// Returns whether a side is in a cache: else the former use of caches does not matter.
     pub(super) fn is_cached(&self) -> bool {
         let it = self.situation;
         it.source == CacheState::Cached || it.destination != CacheState::Uncached
     }
 
-    /// How much of the time it is due: long blocks take longer, but need fewer repetitions.
+    /// The share of the time it is due: long blocks take longer, but need fewer repetitions.
     pub(super) fn weight(&self) -> f64 {
         4.0 + (self.len() as f64 / 65536.0).powf(0.7)
     }
 
-    /// How many rounds a visit has: one of long blocks is as good as several of short ones, which are over
-    /// before whatever disturbs them is.
+    /// The number of rounds of a visit: one of long blocks is as good as several of short ones,
+    /// which are over before a disturbance is.
     pub(super) fn rounds(&self) -> usize {
         match self.len() {
             VERY_LONG.. => 1,
@@ -55,8 +57,9 @@ impl Case {
         }
     }
 
-    /// Where else those algorithms do well that do so here, and are found in less time: of long blocks that
-    /// lie oddly, where they lie plainly; of very long ones, where they are shorter. `None` of others.
+    /// The case in which the same algorithms do well as here, and are found in less time: of long
+    /// blocks that lie oddly, that where they lie plainly; of very long ones, that of shorter ones.
+    /// `None` of others.
     pub(super) fn alike(&self) -> Option<Case> {
         let is_odd = self.situation.placement != Placement::Plain;
         let situation = Situation { placement: Placement::Plain, ..self.situation };
@@ -69,8 +72,8 @@ impl Case {
         }
     }
 
-    /// Whether `algorithm` makes sense here: what is zeroed has no source to fetch, and what is short is
-    /// copied by the C library, or if it is not too short by one instruction or a loop.
+    /// Returns whether `algorithm` makes sense here: a zeroing has no source to fetch, and a short
+    /// block is copied by the C library, or if it is not too short by one instruction or a loop.
     pub(super) fn suits(&self, algorithm: Algorithm) -> bool {
         let has =
             self.situation.operation == Operation::Copy || algorithm.prefetch() != Prefetch::Source;
@@ -90,14 +93,15 @@ pub(super) fn len_max(last_cache_bytes: usize) -> usize {
         .unwrap_or(class_bytes(0))
 }
 
-/// Whether source and destination of so many bytes cannot both be in the cache, so that it does not
-/// matter where they are said to be.
+/// Returns whether source and destination of so many bytes cannot both be in the cache, so that
+/// their stated places do not matter.
 pub(super) fn overflows(len: usize, last_cache_bytes: usize) -> bool {
     len >= last_cache_bytes / 2
 }
 
-/// How the case of a situation is measured: a device that reads is nobody of our caches, another core is as
-/// far away as it is, a block that no cache holds is uncached however it lies, and of one that is zeroed there is no source.
+/// The situation whose case stands for a situation: a device that reads is none of our caches,
+/// another core is as far away as it is, a block that no cache holds is uncached however it lies,
+/// and a zeroing has no source.
 pub(super) fn measured_as(situation: Situation, len: usize, last_cache_bytes: usize) -> Situation {
     let mut it = situation;
     it.reader = match it.reader {
@@ -121,8 +125,8 @@ pub(super) fn measured_as(situation: Situation, len: usize, last_cache_bytes: us
     it
 }
 
-/// All cases. Every second size first, then the others, then the odd placements: what there is no time
-/// for has a neighbour.
+/// All cases. Every second size first, then the others, then the odd placements: a case that there
+/// is no time for has a neighbour.
 pub(super) fn cases(last_cache_bytes: usize) -> Vec<Case> {
     let is_known = |it: Situation| {
         let source = it.operation == Operation::Zero || it.source != CacheState::Unknown;

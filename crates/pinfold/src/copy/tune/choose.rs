@@ -1,4 +1,4 @@
-//! From what was measured to a table.
+//! From the measurements to a table.
 
 use std::cmp::Ordering;
 
@@ -18,41 +18,42 @@ use crate::copy::{
     tuned::Seen,
 };
 
-/// Those within 2 % of the best are as good as it: of them that is taken which is good for the
-/// neighbouring sizes, too, or else the simplest, so that noise picks nothing exotic.
+/// Algorithms within 2 % of the best are as good as it: of them the one is taken that is good for
+/// the neighbouring sizes, too, or else the simplest, so that noise picks nothing exotic.
 const SAME: f64 = 1.02;
 
-/// What another algorithm than for the next smaller size must gain beyond that.
+/// The gain beyond that of another algorithm than for the next smaller size.
 const CHANGE: f64 = 1.01;
 
-/// And another one than the defaults have.
+/// The gain of another one than the defaults have.
 const DIFFER: f64 = 1.015;
 
-/// And another one than the C library's for what is short: it is asked for, and called, which takes a few
-/// nanoseconds of some fifty.
+/// The gain of another one than the C library's for short blocks: it is asked for, and called,
+/// which takes a few nanoseconds of some fifty.
 const CALLED: f64 = 1.08;
 
-/// Who takes so many times as long as the best in one of the states that a choice is for, or as the C
-/// library, is a bad choice, however good in the others: what is beyond counts so many times as much.
+/// An algorithm that takes so many times as long as the best in one of the states that a choice is
+/// for, or as the C library, is a bad choice, however good in the others: the excess counts so many
+/// times as much.
 const MUCH: f64 = 1.06;
 const MUCH_OF_LIBC: f64 = 1.02;
 const BAD: f64 = 3.0;
 
-/// What was seen in one case of so many at one distance, or less, counts for nothing.
+/// Cases seen once in so many at one distance, or less often, count for nothing.
 const RARE: usize = 20;
 
-/// What has not been tried is not taken, if anything has.
+/// An algorithm that has not been tried is not taken, if any has.
 const UNTRIED: f64 = 1e3;
 
-/// At a distance between the cores that was not seen, who stores otherwise than before is taken to need so
-/// many times as long.
+/// At a distance between the cores that was not seen, an algorithm that stores otherwise than
+/// before is taken to need so many times as long.
 const UNSEEN: f64 = 1.4;
 
-/// How many classes of sizes away a neighbour may be whose result is taken over before that of the plain
-/// placement is.
+/// The distance, in classes of sizes, up to which a neighbour's result is taken over before that of
+/// the plain placement is.
 const NEAR: usize = 2;
 
-/// What was measured, by case, and where two cores took part by how far apart they were.
+/// The measurements, by case, and if two cores took part by the distance between them.
 pub(super) struct Board {
     cases: FxHashMap<(Option<Class>, Case), Losses>,
     last_cache_bytes: usize,
@@ -63,7 +64,7 @@ impl Board {
         Board { cases: FxHashMap::default(), last_cache_bytes }
     }
 
-    /// The board of all that was found.
+    /// The board of all measurements.
     pub(super) fn of(surveys: &[Survey], last_cache_bytes: usize) -> Board {
         let mut board = Board::new(last_cache_bytes);
         for survey in surveys {
@@ -91,14 +92,14 @@ impl Board {
         self.cases.insert((apart, *case), losses);
     }
 
-    /// In how many cases the other core was how far away.
+    /// The number of cases in which the other core was at each distance.
     pub(super) fn seen(&self) -> Seen {
         let count = |class| self.cases.keys().filter(|(it, _)| *it == Some(class)).count();
         Seen { near: count(Class::Near), far: count(Class::Far), mixed: count(Class::Mixed) }
     }
 
-    /// The table that follows, with that of `before` where nothing was measured. What it says of other cores
-    /// was measured at the distances that `seen` has.
+    /// The table that follows, with that of `before` where nothing was measured. Its entries for
+    /// other cores were measured at the distances that `seen` has.
     pub(super) fn table(&self, before: &Table, seen: Seen) -> Table {
         let mut choices = Vec::new();
         let choose = |situation: Situation, class: usize| {
@@ -112,7 +113,7 @@ impl Board {
         Table::from_fn(choose).unwrap_or_else(|| before.clone())
     }
 
-    /// The choices for a situation, class by class; `None` where nothing is known.
+    /// The choices for a situation, class by class; `None` if nothing is known.
     fn choices(&self, situation: Situation, before: &Table, seen: Seen) -> Vec<Option<Choice>> {
         let usual: Vec<Choice> =
             (0..CLASSES).map(|class| before.choice(situation, class)).collect();
@@ -146,7 +147,8 @@ impl Board {
             .collect()
     }
 
-    /// How many times as fast as the C library's the choices of `table` are, where that should matter.
+    /// The speed of the choices of `table` over that of the C library's, in the cases where that
+    /// should matter.
     pub(super) fn gain(&self, table: &Table) -> f64 {
         let gains = self.cases.iter().filter_map(|((apart, case), losses)| {
             let mut it = case.situation;
@@ -160,8 +162,8 @@ impl Board {
         (sum / f64::from(count.max(1))).exp()
     }
 
-    /// What is known of a situation and class: where another core reads at each distance that is meant, or
-    /// what is taken to hold there. `None` of nothing.
+    /// The losses in a situation and class, measured or taken to hold there: for another core as
+    /// reader, those at each distance that is meant. `None` if nothing is known.
     fn known(
         &self,
         situation: Situation,
@@ -191,10 +193,11 @@ impl Board {
         Some(both.map(|(apart, known)| known.unwrap_or_else(|| taken(apart))).to_vec())
     }
 
-    /// What was measured at this distance. Where that is nothing, and nothing was seen before, what was
-    /// measured at the other one, if it says which kind of stores is better here, or that of `before` is:
-    /// the nearer a core is, the less it takes to have lines from this one's cache, so who stores there for
-    /// a far core does so for a near one, and who streams for a near core does so for a far one.
+    /// The measurements at this distance. If there are none, and `before` had none, those at the
+    /// other distance, if their best kind of stores is the better one here, too, or is that of
+    /// `before`: the nearer a core is, the less it takes to have lines from this one's cache, so an
+    /// algorithm that stores there for a far core does so for a near one, and one that streams for
+    /// a near core does so for a far one.
     fn there(
         &self,
         situation: Situation,
@@ -218,7 +221,7 @@ impl Board {
         (seen.at(apart) == 0 && decides).then(|| other.clone())
     }
 
-    /// What was measured in this situation and class, or nearest to it.
+    /// The measurements in this situation and class, or nearest to it.
     fn nearest(&self, situation: Situation, class: usize, apart: Option<Class>) -> Option<&Losses> {
         let find = |situation: Situation, class: usize| {
             let situation = measured_as(situation, class_bytes(class), self.last_cache_bytes);
@@ -231,15 +234,15 @@ impl Board {
             })
         };
         let plain = Situation { placement: Placement::Plain, ..situation };
-        // What distance does depends much on the size, up to that of the cache.
+        // The effect of distance depends much on the size, up to that of the cache.
         let depends = apart.is_some() && !overflows(class_bytes(class), self.last_cache_bytes);
         let far = if depends { NEAR } else { CLASSES };
         within(situation, NEAR).or_else(|| within(plain, far))
     }
 }
 
-/// The situations that one may be in where something is unknown, each as often as it counts: what is cached
-/// may be dirty or clean.
+/// The situations that one may be in if something is unknown, each as often as it counts: a cached
+/// block may be dirty or clean.
 fn knowing(situation: Situation) -> impl Iterator<Item = Situation> {
     use CacheState::{Cached, Clean, Dirty, Uncached, Unknown};
     let sources = match (situation.operation, situation.source) {
@@ -259,7 +262,7 @@ fn knowing(situation: Situation) -> impl Iterator<Item = Situation> {
     })
 }
 
-/// How blocks may lie where nobody looks at that, as with short ones.
+/// The placements that blocks may have if that is not looked at, as with short ones.
 fn lying(situation: Situation, class: usize) -> impl Iterator<Item = Situation> {
     let placements = match (class < class_of(SHORT_BELOW), situation.operation) {
         (false, _) => vec![situation.placement],
@@ -269,7 +272,7 @@ fn lying(situation: Situation, class: usize) -> impl Iterator<Item = Situation> 
     placements.into_iter().map(move |placement| Situation { placement, ..situation })
 }
 
-/// What is lost by `algorithm` where `losses` are those of one state, beside the best of `all`.
+/// The loss by `algorithm` if `losses` are those of one state, beside the best of `all`.
 fn lost(losses: &Losses, algorithm: Algorithm, all: &[Algorithm]) -> f64 {
     let best = all.iter().map(|it| losses.of(*it)).fold(f64::INFINITY, f64::min);
     let beyond = |much: f64| (losses.of(algorithm).min(UNTRIED) / much).ln().max(0.0);
@@ -303,12 +306,13 @@ fn path(
         let sum: f64 = states.iter().map(|losses| lost(losses, all[at], &all)).sum();
         sum / states.len() as f64 + differs
     };
-    // From one class to the next. What is usual changes for good reasons.
+    // From one class to the next. The usual choice changes for good reasons.
     let change = |class: usize, from: usize, to: usize| {
         let as_usual = all[from] == usual[class - 1] && all[to] == usual[class];
         if from == to || as_usual { 0.0 } else { CHANGE.ln() }
     };
-    // The least that is lost up to a class if it goes to an algorithm, and who had the class before.
+    // The least loss up to a class if it goes to an algorithm, and the algorithm that had the class
+    // before.
     let mut totals: Vec<f64> = (0..all.len()).map(|at| lost(0, at)).collect();
     let mut before: Vec<Vec<usize>> = Vec::with_capacity(losses.len());
     for class in 1..losses.len() {

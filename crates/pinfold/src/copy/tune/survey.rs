@@ -1,5 +1,5 @@
-//! One case: all algorithms in turn, then the better ones again and again, so that whatever disturbs the
-//! machine disturbs all of them alike.
+//! One case: all algorithms in turn, then the better ones again and again, so that a disturbance of
+//! the machine disturbs all of them alike.
 
 use pinfold_sys::{
     cpu::block::{Algorithm, Isa, Prefetch, Stores},
@@ -12,37 +12,39 @@ use super::{
 };
 use crate::copy::{Reader, class::Class};
 
-/// Rounds of all: the best of a few tells who is out. None is out for one, which anything may have
-/// disturbed. Short blocks have more, if there is time: what disturbs them is long beside them.
+/// Rounds of all: the best of a few tells which are out. None is out for one, which anything may
+/// have disturbed. Short blocks have more, if there is time: a disturbance is long beside them.
 const FIRST_ROUNDS: usize = 2;
 const FIRST_ROUNDS_SHORT: usize = 6;
 
 /// Blocks of so many bytes are short.
 const SHORT_MAX: usize = 64 << 10;
 
-/// Who takes so many times as long as the best of its kind in those is out.
+/// An algorithm that takes so many times as long as the best of its kind in those is out.
 const HOPELESS: f64 = 1.5;
 
-/// Who takes so many times as long in the first two rounds of all is out at once.
+/// An algorithm that takes so many times as long in the first two rounds of all is out at once.
 const FAR_OFF: f64 = 2.5;
 
-/// How many of each kind of stores stay in, at most; and of long blocks, which take most of the time.
+/// The number of each kind of stores that stay in, at most; and of long blocks, which take most of
+/// the time.
 const FINALISTS: usize = 5;
 const FINALISTS_LONG: usize = 3;
 
-/// Who takes less than so many times as long as the best may be as good; of those the simplest stay in.
+/// An algorithm that takes less than so many times as long as the best may be as good; of those the
+/// simplest stay in.
 const ALIKE: f64 = 1.1;
 
-/// How many rounds a visit has also if there is no time.
+/// The number of rounds that a visit has also if there is no time.
 const ROUNDS_MIN: usize = 3;
 
-/// How many times as long as the best each algorithm takes, by its number; infinite for those that were
+/// The time of each algorithm over that of the best, by its number; infinite for those that were
 /// not tried.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Losses([f64; Algorithm::COUNT]);
 
 impl Losses {
-    /// Those that make `loss` of each algorithm.
+    /// The losses that `loss` gives for each algorithm.
     pub(super) fn from_fn(mut loss: impl FnMut(Algorithm) -> f64) -> Losses {
         let mut losses = [f64::INFINITY; Algorithm::COUNT];
         for algorithm in Algorithm::all() {
@@ -55,27 +57,27 @@ impl Losses {
         self.0[usize::from(algorithm.id())]
     }
 
-    /// Which takes least, the simplest of equal ones. `None` if none was tried.
+    /// The algorithm that takes least, the simplest of equal ones. `None` if none was tried.
     pub(super) fn best(&self) -> Option<Algorithm> {
         let tried = Algorithm::all().filter(|it| self.of(*it).is_finite());
         tried.min_by(|a, b| self.of(*a).total_cmp(&self.of(*b)))
     }
 }
 
-/// A round of those that stayed in.
+/// A round of the algorithms that stayed in.
 struct Round {
-    /// How far apart the cores were, where two take part.
+    /// The distance of the cores, if two take part.
     class: Option<Class>,
     ns: Vec<f64>,
 }
 
-/// What is known of a case so far.
+/// The results of a case so far.
 pub(super) struct Survey {
     case: Case,
     algorithms: Vec<Algorithm>,
-    /// What each took in the rounds of all, at best, nanoseconds.
+    /// The time of each in the rounds of all, at best, nanoseconds.
     first: Vec<f64>,
-    /// The places of those that stayed in.
+    /// The places of the algorithms that stayed in.
     finalists: Vec<usize>,
     rounds: Vec<Round>,
     rng: Shuffle,
@@ -101,7 +103,7 @@ impl Survey {
             bench.move_on();
             let best = best_of_kinds(&algorithms, &first);
             for (at, &algorithm) in algorithms.iter().enumerate() {
-                // Who was far off in the first two is out.
+                // An algorithm that was far off in the first two is out.
                 if round < 2 || first[at] <= best(algorithm) * FAR_OFF {
                     first[at] = first[at].min(bench.run(case, algorithm)?);
                 }
@@ -116,7 +118,7 @@ impl Survey {
         Some(survey)
     }
 
-    /// Visits it again: some more rounds of those that stayed in.
+    /// Visits it again: some more rounds of the algorithms that stayed in.
     pub(super) fn go_on(&mut self, bench: &mut impl Bench) {
         self.visit(bench, u64::MAX);
     }
@@ -131,7 +133,7 @@ impl Survey {
             }
             bench.move_on();
             let mut ns = vec![0.0; self.finalists.len()];
-            // Who comes after one that left much to be written back takes longer.
+            // An algorithm takes longer after one that left much to be written back.
             let mut order: Vec<usize> = (0..ns.len()).collect();
             self.rng.shuffle(&mut order);
             for at in order {
@@ -147,18 +149,18 @@ impl Survey {
         }
     }
 
-    /// Of which case.
+    /// The case.
     pub(super) fn case(&self) -> &Case {
         &self.case
     }
 
-    /// Those that stayed in.
+    /// The algorithms that stayed in.
     pub(super) fn finalists(&self) -> impl Iterator<Item = Algorithm> {
         self.finalists.iter().map(|&at| self.algorithms[at])
     }
 
-    /// What came out, at each distance that was seen at more than one visit, or if there is none at any; of
-    /// one that is neither near nor far only if that is all there is.
+    /// The results, at each distance that was seen at more than one visit, or if there is none at
+    /// any; of one that is neither near nor far only if that is all there is.
     pub(super) fn results(&self) -> Vec<(Option<Class>, Losses)> {
         let of = |class| self.rounds.iter().filter(move |round| round.class == class);
         let clear = [None, Some(Class::Near), Some(Class::Far)];
@@ -172,9 +174,9 @@ impl Survey {
         seen.into_iter().map(|class| (class, self.losses(&of(class).collect::<Vec<_>>()))).collect()
     }
 
-    /// Those that stayed in are compared round by round, so that a slow moment counts for nobody: how slow
-    /// a round was, the middle one of them says by what it took there beside what it usually takes. The
-    /// others are compared by what they took in the first rounds.
+    /// Algorithms that stayed in are compared round by round, so that a slow moment counts for
+    /// none: the slowness of a round is the median of their times in it, each over its usual time.
+    /// The others are compared by their times in the first rounds.
     fn losses(&self, rounds: &[&Round]) -> Losses {
         let of_each = |taken: &dyn Fn(usize, &Round) -> f64| -> Vec<f64> {
             let of = |at: usize| median(rounds.iter().map(|round| taken(at, round)).collect());
@@ -195,13 +197,13 @@ impl Survey {
                 Some(finalist) => medians[finalist] / best,
                 None => self.first[at] / best_first,
             };
-            // A clock too coarse to see anything has nothing to say against anybody.
+            // A clock too coarse to see anything says nothing against any of them.
             if loss.is_nan() { 1.0 } else { loss }
         })
     }
 }
 
-/// What the best that stores like some algorithm took.
+/// The time of the best that stores like some algorithm.
 fn best_of_kinds(algorithms: &[Algorithm], first: &[f64]) -> impl Fn(Algorithm) -> f64 + use<> {
     let best = |stores: Stores| {
         let kind = algorithms.iter().zip(first).filter(|(it, _)| it.stores() == stores);
@@ -214,7 +216,8 @@ fn best_of_kinds(algorithms: &[Algorithm], first: &[f64]) -> impl Fn(Algorithm) 
     }
 }
 
-/// Those that may be the best, by what they took in the first rounds: so many of each kind at most.
+/// The algorithms that may be the best, by their times in the first rounds: so many of each kind at
+/// most.
 fn finalists(algorithms: &[Algorithm], first: &[f64], most: usize) -> Vec<usize> {
     let mut finalists = Vec::new();
     let best_of_kind = best_of_kinds(algorithms, first);
@@ -229,7 +232,8 @@ fn finalists(algorithms: &[Algorithm], first: &[f64], most: usize) -> Vec<usize>
         });
         finalists.extend(able.into_iter().take(most));
     }
-    // What all others are compared to, and what does well on most machines: neither may be out by accident.
+    // The one that all others are compared to, and one that does well on most machines: neither may
+    // be out by accident.
     for simple in
         [Some(Algorithm::LIBC), Algorithm::new(Isa::Rep, Prefetch::None, Stores::Temporal)]
     {
@@ -239,7 +243,7 @@ fn finalists(algorithms: &[Algorithm], first: &[f64], most: usize) -> Vec<usize>
     finalists
 }
 
-/// The middle one.
+/// The median.
 fn median(mut of: Vec<f64>) -> f64 {
     of.sort_by(f64::total_cmp);
     of.get(of.len() / 2).copied().unwrap_or(f64::NAN)

@@ -1,4 +1,4 @@
-//! Made-up machines: what is best there is found, whatever the noise.
+//! Made-up machines: their best algorithms are found, through any noise.
 
 use pinfold_sys::cpu::block::{Prefetch, Stores};
 
@@ -17,7 +17,7 @@ use super::{
     *,
 };
 
-/// A machine by what a block takes on it.
+/// A machine given by the time of a block on it.
 struct Made<F> {
     cost_ns: F,
     now_ns: u64,
@@ -88,8 +88,8 @@ fn name(text: &str) -> Algorithm {
     text.parse().unwrap()
 }
 
-/// Calhoun's machine: streaming pays where the destination is not cached and nobody here reads it; line
-/// loops beat words; a fetch of the source pays where that is not cached.
+/// Calhoun's machine: streaming pays if the destination is not cached and no core here reads it;
+/// line loops beat words; a fetch of the source pays if that is not cached.
 fn calhoun(case: &Case, algorithm: Algorithm) -> f64 {
     let it = case.situation;
     let uncached = it.destination == CacheState::Uncached;
@@ -144,18 +144,18 @@ fn the_best_is_found_in_every_situation() {
 
 #[test]
 fn noise_picks_nothing_exotic() {
-    // All alike, but for what the kinds of stores cost.
+    // All alike, but for the costs of the kinds of stores.
     let mut bench = made(|case: &Case, algorithm: Algorithm| {
         let streaming = algorithm.stores() == Stores::Streaming;
         case.len() as f64 * if streaming { 0.5 } else { 0.3 }
     });
     bench.noise_every = 13;
     let found = measure(&mut bench, 1000);
-    // Of what is far nothing was seen.
+    // Nothing far was seen.
     for situation in Situation::all().filter(|it| it.reader != Reader::FarCore) {
         for class in situation.classes() {
             let choice = found.tuned.table.choice(situation, class);
-            // The simplest, or what the defaults have.
+            // The simplest, or that of the defaults.
             let simple = [Algorithm::LIBC, Algorithm::LIBC_FETCHED, name("avx2")];
             assert!(simple.contains(&choice.best), "{situation:?} {class}");
             assert_eq!(choice.temporal, choice.best, "{situation:?} {class}");
@@ -201,7 +201,7 @@ fn the_time_is_kept() {
         assert!(over_ns < 1_000_000_000, "{seconds}: {over_ns}");
         assert_eq!(found.cases, whole);
         assert!(found.measured < whole);
-        // What was not measured still has something to copy by.
+        // A case that was not measured still has an algorithm.
         let far = copy(Reader::OtherCore, CacheState::Unknown, CacheState::Uncached);
         assert!(found.tuned.table.choice(far, CLASSES - 1).best.stores() == Stores::Streaming);
         if seconds == 0 {
@@ -230,7 +230,7 @@ fn without_a_second_core_the_defaults_hold_there() {
             } else if class >= LOOPS_FROM {
                 assert_eq!(choice.best, name("word"));
             } else {
-                // Of the two that there are for short ones, neither is the better one.
+                // For short ones there are two, and neither is the better one.
                 assert_eq!(
                     choice,
                     Choice { best: choice.best, ..defaults.choice(situation, class) }
@@ -262,7 +262,7 @@ fn who_is_disturbed_once_is_not_out() {
     // There is no time at all.
     let survey = Survey::begin(&mut bench, &case, Algorithm::all().collect(), 0).unwrap();
     assert!(survey.finalists().any(|it| it == best));
-    // And those that do well on most machines are never out.
+    // Algorithms that do well on most machines are never out.
     let mut bench = made(|_: &Case, algorithm: Algorithm| {
         let simple = [Algorithm::LIBC, name("rep")].contains(&algorithm);
         if simple { 1e6 } else { 1e3 }
@@ -290,7 +290,7 @@ fn cores_that_move_are_noticed() {
 fn what_is_measured() {
     let cases = cases(CACHE);
     assert!(cases.iter().all(|case| case.len() <= 2 * CACHE));
-    // Of a block that no cache holds there is one case for each operation and reader.
+    // For a block that no cache holds there is one case for each operation and reader.
     let long = cases.iter().filter(|case| case.len() == 2 * CACHE);
     assert_eq!(long.count(), 2 * 3);
     // The others: two states a side, three readers, and the placements.
@@ -300,7 +300,7 @@ fn what_is_measured() {
     let is_plain = |case: &Case| case.situation.placement == Placement::Plain;
     let first_odd = cases.iter().position(|case| !is_plain(case)).unwrap();
     assert!(cases[first_odd..].iter().all(|case| !is_plain(case)));
-    // What is zeroed has no source; what is short is the C library's.
+    // A zeroing has no source; short copies are the C library's.
     let suits = |operation, bytes, algorithm: &str| {
         let situation = Situation { operation, ..copy(Reader::Me, Cached, Clean) };
         Case { situation, class: class_of(bytes) }.suits(name(algorithm))

@@ -1,4 +1,4 @@
-//! The file: what was stored comes back, and nothing else is believed.
+//! The file: a stored table comes back, and nothing else is believed.
 
 use std::{fs, io::ErrorKind};
 

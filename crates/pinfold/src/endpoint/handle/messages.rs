@@ -1,4 +1,4 @@
-//! Messages that are copied: sent, received, looked for.
+//! Messages that are copied: sends, receives, probes.
 
 use std::{
     io::{IoSlice, IoSliceMut},
@@ -14,8 +14,9 @@ use crate::{
 };
 
 impl Endpoint {
-    /// Sends `data` and returns when the memory is the caller's again: at once if it went into
-    /// the ring, else when the receiver has it. Up to 56 bytes cost some 30 ns and the cache line.
+    /// Sends `data` and returns when the memory is the caller's again: at once if it went into the
+    /// ring, else when the receiver has it. Up to 56 bytes cost some 30 ns and the transfer of the
+    /// cache line.
     ///
     /// # Errors
     /// [`Error::PeerGone`], [`Error::UnknownPeer`], [`Error::PathRefused`] in strict mode,
@@ -25,16 +26,18 @@ impl Endpoint {
         blocking::send(self.shared(), peer, tag, data)
     }
 
-    /// As [`Endpoint::send`], waiting at most `patience` for the receiver to take the message, and then a moment (0.1 s)
-    /// for its word that the message is taken back. One that has begun to move within that time goes on; up to 1 MiB
-    /// that come through the ring are copied for that, longer ones are waited for.
+    /// As [`Endpoint::send`], waiting at most `patience` for the receiver to take the message, and
+    /// then a moment (0.1 s) for it to confirm that the message is taken back. A message that has
+    /// begun to move within that time goes on; up to 1 MiB that come through the ring are copied
+    /// for that, longer ones are waited for.
     ///
-    /// A long message stays in this memory until it has moved. The receiver is told where it lies: if it does not
-    /// call Pinfold when the time is up, its word is waited for however long that takes. Who cannot wait posts a
-    /// message that owns its buffer ([`Endpoint::send_owned`]).
+    /// A long message stays in this memory until it has moved. The receiver is told where it lies:
+    /// if it does not call Pinfold when the time is up, its answer is waited for however long that
+    /// takes. A caller that cannot wait should post a message that owns its buffer
+    /// ([`Endpoint::send_owned`]).
     ///
     /// # Errors
-    /// [`Error::NotTaken`], which says why; nothing was sent then, but for
+    /// [`Error::NotTaken`] with the reason; nothing was sent then, except for
     /// [`Untaken::Unsure`](crate::Untaken::Unsure). And as [`Endpoint::send`].
     pub fn send_timeout(
         &self,
@@ -64,13 +67,13 @@ impl Endpoint {
 
     /// Waits for a matching message and receives it into `buf`.
     ///
-    /// From any source it also waits while the endpoint has had no peer yet: another thread may
-    /// be about to connect. In a program that connects nowhere else it would wait for ever.
+    /// From any source it also waits while the endpoint has had no peer yet: another thread may be
+    /// about to connect. A program that connects nowhere else would wait for ever.
     ///
     /// # Errors
     /// [`Error::Truncated`] with the true length if the message is longer; `buf` then holds its
     /// beginning. [`Error::PeerGone`] if the named peer is gone and has left no such message,
-    /// [`Error::NobodyLeft`] if any peer would do and none is left; [`Error::Transfer`],
+    /// [`Error::NobodyLeft`] for a receive from any source if no peer is left; [`Error::Transfer`],
     /// [`Error::UnknownPeer`], [`Error::Closed`], [`Error::Forked`].
     #[inline]
     pub fn recv_into(
@@ -95,18 +98,18 @@ impl Endpoint {
         blocking::recv_vectored(self.shared(), from.into(), tag.into(), parts)
     }
 
-    /// Waits for a matching message, whatever its length; for whom, see [`Endpoint::recv_into`].
+    /// Waits for a matching message of any length; as to its source, see [`Endpoint::recv_into`].
     ///
     /// # Errors
-    /// As [`Endpoint::recv_into`], but for `Truncated`; [`Error::LimitReached`] if there is no
+    /// As [`Endpoint::recv_into`], except for `Truncated`; [`Error::LimitReached`] if there is no
     /// memory for it.
     pub fn recv(&self, from: impl Into<Source>, tag: impl Into<TagMatch>) -> Result<Message> {
         let arrived = blocking::recv(self.shared(), from.into(), tag.into(), None)?;
         arrived.map(Message::new).ok_or(Error::Closed)
     }
 
-    /// As [`Endpoint::recv`], waiting at most `patience`. A message that has only begun to come by then is the
-    /// next receive's.
+    /// As [`Endpoint::recv`], waiting at most `patience`. A message that has only begun to come by
+    /// then goes to the next receive.
     ///
     /// # Errors
     /// [`Error::Timeout`], and as [`Endpoint::recv`].
@@ -128,8 +131,8 @@ impl Endpoint {
 
     /// Posts a receive that owns its buffer. Never waits.
     ///
-    /// Into a [`SharedBuf`](crate::SharedBuf) a long message is copied by its sender, too, which is
-    /// handed the arena for that: the fastest way from ordinary memory, and one that takes none of the
+    /// Into a [`SharedBuf`](crate::SharedBuf) the sender helps to copy a long message, since it is
+    /// handed the arena for that: the fastest way from ordinary memory, and one without the system
     /// calls that containers deny.
     pub fn recv_owned<B: OwnedBufMut>(
         &self,
@@ -180,8 +183,9 @@ impl Endpoint {
     }
 
     /// Runs `f` with a scope in which operations in flight may borrow memory from outside. All of
-    /// them have ended when this returns: sends are waited for, receives that nothing has
-    /// matched are withdrawn, and the messages of those that were not waited for are left to the next receives.
+    /// them have ended when this returns: sends are waited for, receives that no message has
+    /// matched are withdrawn, and the messages of receives that were not waited for are left to the
+    /// next ones.
     ///
     /// ```
     /// # fn exchange(endpoint: &pinfold::Endpoint, peer: pinfold::PeerId) -> pinfold::Result<()> {

@@ -1,4 +1,4 @@
-//! Who an endpoint is connected with.
+//! The peers an endpoint is connected with.
 
 use std::time::{Duration, Instant};
 
@@ -12,12 +12,12 @@ use crate::{
     worker::Engine,
 };
 
-/// Between two looks for a name that is not there yet.
+/// Time between two looks for a name that is not there yet.
 const NAME_AGAIN: Duration = Duration::from_millis(20);
-/// How long a disconnection waits for what was sent to be handed on.
+/// The most time that a disconnection waits for sent messages to be handed on.
 const HAND_ON: Duration = Duration::from_millis(500);
 
-/// Who is called.
+/// The endpoint that is called.
 enum Called {
     Host(Address),
     Wire(tcp::address::Address),
@@ -39,15 +39,15 @@ impl Called {
 }
 
 impl Endpoint {
-    /// Where endpoints on other hosts can connect, `tcp:HOST:PORT` with the port in use, if this
-    /// one [listens](crate::Builder::listen) there. The host is an address, or the name that was
-    /// given if that stands for several, at all of which it listens.
+    /// The address at which endpoints on other hosts can connect, `tcp:HOST:PORT` with the port in
+    /// use, if this one [listens](crate::Builder::listen) there. The host is an address, or the
+    /// given name if that stands for several addresses, at all of which it listens.
     pub fn listens_at(&self) -> Option<String> {
         let engine = self.shared().enter().ok()?;
         engine.connections.listens_tcp().map(|at| format!("tcp:{at}"))
     }
 
-    /// Whether `address` is one that can be called, by its form alone.
+    /// Checks that `address` can be called, by its form alone.
     ///
     /// # Errors
     /// [`Error::BadAddress`].
@@ -56,20 +56,20 @@ impl Endpoint {
     }
 
     /// Connects to the endpoint that listens at `address`: `local:NAME`, `local:USER/NAME` for
-    /// another user's that admits this one, or `tcp:HOST:PORT` for one on another host. On one host it takes three crossings of a socket and, where allowed,
-    /// the trial of the paths; some 100 µs if the other side is in a call of its endpoint.
+    /// another user's that admits this one, or `tcp:HOST:PORT` for one on another host. On one host
+    /// it takes three crossings of a socket and, where allowed, the trial of the paths; some 100 µs
+    /// if the other side is in a call of its endpoint.
     ///
-    /// A host's name is looked up, and all addresses that it stands for are called as RFC 8305 has
-    /// it: IPv6 and IPv4 in turns, each 250 ms after the last or once that has failed. The first
-    /// connection is taken.
+    /// A host's name is looked up, and all its addresses are called as in RFC 8305: IPv6 and IPv4
+    /// in turns, each 250 ms after the last or once that has failed. The first connection is taken.
     ///
     /// # Errors
-    /// [`Error::NameGone`] if nobody listens there, [`Error::NotAllowed`],
+    /// [`Error::NameGone`] if no endpoint listens there, [`Error::NotAllowed`],
     /// [`Error::VersionMismatch`], [`Error::LimitReached`], [`Error::BadAddress`];
     /// [`Error::NoAnswer`] if the other side does not answer in the endpoint's connect time-out;
-    /// [`Error::Os`] if a process has no descriptors left, this one or the one listening. With other hosts
-    /// also [`Error::KeyNeeded`], and [`Error::Greeting`] if one does not have the other's key, or they do
-    /// not agree on something else.
+    /// [`Error::Os`] if this process or the listening one has no descriptors left. With other hosts
+    /// also [`Error::KeyNeeded`], and [`Error::Greeting`] if the keys differ, or the two do not
+    /// agree on something else.
     pub fn connect(&self, address: &str) -> Result<PeerId> {
         self.connect_to(&Called::parse(address)?)
     }
@@ -94,7 +94,7 @@ impl Endpoint {
         call(&mut engine)
     }
 
-    /// Waits for what becomes of that.
+    /// Waits for the outcome of that call.
     fn connected(&self, call: u64) -> Result<PeerId> {
         self.shared()
             .wait_for(None, |engine| match engine.connections.take_connected(call) {
@@ -104,16 +104,16 @@ impl Endpoint {
             .unwrap_or(Err(Error::Closed))
     }
 
-    /// As [`Endpoint::connect`], but waits up to `patience` for whatever may pass: nobody listens
-    /// yet, a name is not known yet or no name server answers, there is no route, a host is down or
-    /// says nothing, a directory is not there or does not let this user pass. Once somebody
-    /// listens, that has the endpoint's connect time-out to answer.
+    /// As [`Endpoint::connect`], but waits up to `patience` for an obstacle to pass: no endpoint
+    /// listens yet, a name is not known yet or no name server answers, there is no route, a host is
+    /// down or does not answer, a directory is not there or does not let this user pass. Once an
+    /// endpoint listens, it has the connect time-out to answer.
     ///
     /// It returns before `patience` is over if there is a connection, or an error that waiting does
     /// not change.
     ///
     /// # Errors
-    /// As [`Endpoint::connect`]: after `patience`, what stood in the way last.
+    /// As [`Endpoint::connect`]: after `patience`, the last obstacle.
     pub fn connect_wait(&self, address: &str, patience: Duration) -> Result<PeerId> {
         let called = Called::parse(address)?;
         match &called {
@@ -135,12 +135,12 @@ impl Endpoint {
             let begun = self.begin(|engine| engine.call(address, engine.config.connect_timeout));
             let (error, passes) = match begun.map(|call| self.connected(call)) {
                 Ok(Ok(peer)) => return Ok(peer),
-                // Nobody is there, or this user cannot see whether.
+                // No endpoint is there, or this user cannot see whether one is.
                 Err(error) => {
                     let passes = matches!(error, Error::NameGone { .. } | Error::NotAllowed { .. });
                     (error, passes)
                 }
-                // It has ended meanwhile.
+                // The call has ended meanwhile.
                 Ok(Err(error)) => {
                     let passes = matches!(
                         error,
@@ -163,7 +163,7 @@ impl Endpoint {
     ///
     /// # Errors
     /// [`Error::NotListening`] if the endpoint does not listen; [`Error::NameLost`], once, when
-    /// another has taken its name and nobody can connect any more; [`Error::Closed`],
+    /// another has taken its name and no peer can connect any more; [`Error::Closed`],
     /// [`Error::Forked`].
     pub fn accept(&self) -> Result<PeerId> {
         self.accept_until(None)?.unwrap_or(Err(Error::Closed))
@@ -201,12 +201,12 @@ impl Endpoint {
         engine.peers.get(peer).map(|peer| peer.info.clone())
     }
 
-    /// Ends the connection with a peer; operations with it end with an error. A message of ours
-    /// that the peer is reading at that moment ends with an error there, too.
+    /// Ends the connection with a peer; operations with it end with an error. A message of this
+    /// endpoint that the peer is reading at that moment ends with an error there, too.
     ///
-    /// What was sent to a peer on another host is handed to the network first, and what nobody waits for is delivered;
-    /// that may wait, for at most half a second, for a peer that takes nothing. For what the peer has of memory that was
-    /// given to it, see [`Endpoint::handoff`].
+    /// Messages to a peer on another host are handed to the network first, and those that were sent
+    /// without a wait are delivered; that may wait, for at most half a second, for a peer that
+    /// takes nothing. For memory that was given to the peer, see [`Endpoint::handoff`].
     pub fn disconnect(&self, peer: PeerId) {
         let end = Instant::now() + HAND_ON;
         let _ = self.shared().wait_for(Some(end), |engine| {

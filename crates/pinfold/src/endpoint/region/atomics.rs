@@ -1,12 +1,12 @@
 #![allow(unsafe_code)]
 //! Atomic operations on words of a peer's region.
 //!
-//! **Invariant.** A word is reached only after [`Mapped::word`](super::mapped::Mapped::word) has found
-//! it writable and at a multiple of its size.
+//! **Invariant.** A word is reached only after [`Mapped::word`](super::mapped::Mapped::word) has
+//! found it writable and at a multiple of its size.
 //!
 //! They are the processor's own, on memory that all share, so those of all peers and of the owner
-//! ([`Region::word64`](super::Region::word64)) are of one order (`SeqCst`). Those of peers on other hosts the
-//! owner's processor does on the same memory, so they are, too.
+//! ([`Region::word64`](super::Region::word64)) are of one order (`SeqCst`). Those of peers on other
+//! hosts the owner's processor does on the same memory, so they are of that order, too.
 
 use std::sync::atomic::{AtomicI32, AtomicI64, AtomicU32, AtomicU64, Ordering};
 
@@ -20,7 +20,7 @@ use crate::{
 pub trait AtomicWord: Copy + sealed::Word {}
 
 mod sealed {
-    /// What changes a word, and what it becomes.
+    /// A change of a word, with its operands.
     #[derive(Clone, Copy)]
     pub enum Change<W> {
         Add(W),
@@ -35,19 +35,19 @@ mod sealed {
     }
 
     pub trait Word: Sized {
-        /// Changes the word at `at`, and says what it was.
+        /// Changes the word at `at`, and returns its old value.
         ///
         /// # Safety
         /// `at` is valid for reads and writes of a word, aligned, and reached atomically only.
         unsafe fn change(at: *mut u8, change: Change<Self>) -> Self;
 
-        /// Which of the kinds of words it is, as peers ask for them.
+        /// The kind of the word, as peers ask for it.
         const KIND: usize;
 
-        /// As a peer asks for it: what it does, and the bits of its operands.
+        /// The change as a peer asks for it: its number, and the bits of its operands.
         fn asked(change: Change<Self>) -> (u8, u64, u64);
 
-        /// Out of the bits that a peer named.
+        /// The word with the bits that a peer named.
         fn of_bits(bits: u64) -> Self;
     }
 }
@@ -109,7 +109,7 @@ words! {
     i64: AtomicI64, I64, u64;
 }
 
-/// Does to the word at `at` what a peer asks for. What it was, as bits.
+/// Changes the word at `at` as a peer asks, and returns its old value as bits.
 ///
 /// # Safety
 /// `at` is valid for reads and writes of a word of that kind, aligned, and reached atomically only.
@@ -161,19 +161,21 @@ impl RemoteRegion {
         Ok(was)
     }
 
-    /// Adds `by` to the word at `offset`, round the end of its range, and returns what it was. Some
-    /// nanoseconds if nobody else is at it; over a connection, as long as a message there and back. It is done
-    /// once, also if the connection breaks and another takes its place.
+    /// Adds `by` to the word at `offset`, wrapping at the end of its range, and returns its old
+    /// value. Some nanoseconds if nothing else uses the word; over a connection, as long as a
+    /// message there and back. It is done once, also if the connection breaks and another takes its
+    /// place.
     ///
     /// # Errors
     /// As [`RemoteRegion::write`], and [`Error::Misaligned`](crate::Error::Misaligned);
-    /// [`Error::PathRefused`](crate::Error::PathRefused) with the reason why the region is not mapped.
+    /// [`Error::PathRefused`](crate::Error::PathRefused) with the reason why the region is not
+    /// mapped.
     #[inline]
     pub fn fetch_add<W: AtomicWord>(&self, offset: u64, by: W) -> Result<W> {
         self.change(offset, Change::Add(by))
     }
 
-    /// Makes the word at `offset` its bitwise and with `with`, and returns what it was.
+    /// Makes the word at `offset` its bitwise and with `with`, and returns its old value.
     ///
     /// # Errors
     /// As [`RemoteRegion::fetch_add`].
@@ -182,7 +184,7 @@ impl RemoteRegion {
         self.change(offset, Change::And(with))
     }
 
-    /// Makes the word at `offset` its bitwise or with `with`, and returns what it was.
+    /// Makes the word at `offset` its bitwise or with `with`, and returns its old value.
     ///
     /// # Errors
     /// As [`RemoteRegion::fetch_add`].
@@ -191,7 +193,7 @@ impl RemoteRegion {
         self.change(offset, Change::Or(with))
     }
 
-    /// Makes the word at `offset` its bitwise exclusive or with `with`, and returns what it was.
+    /// Makes the word at `offset` its bitwise exclusive or with `with`, and returns its old value.
     ///
     /// # Errors
     /// As [`RemoteRegion::fetch_add`].
@@ -200,7 +202,7 @@ impl RemoteRegion {
         self.change(offset, Change::Xor(with))
     }
 
-    /// Makes the word at `offset` the lesser of itself and `with`, and returns what it was.
+    /// Makes the word at `offset` the lesser of itself and `with`, and returns its old value.
     ///
     /// # Errors
     /// As [`RemoteRegion::fetch_add`].
@@ -209,7 +211,7 @@ impl RemoteRegion {
         self.change(offset, Change::Min(with))
     }
 
-    /// Makes the word at `offset` the greater of itself and `with`, and returns what it was.
+    /// Makes the word at `offset` the greater of itself and `with`, and returns its old value.
     ///
     /// # Errors
     /// As [`RemoteRegion::fetch_add`].
@@ -218,7 +220,7 @@ impl RemoteRegion {
         self.change(offset, Change::Max(with))
     }
 
-    /// Makes the word at `offset` `to`, and returns what it was.
+    /// Makes the word at `offset` `to`, and returns its old value.
     ///
     /// # Errors
     /// As [`RemoteRegion::fetch_add`].
@@ -227,7 +229,7 @@ impl RemoteRegion {
         self.change(offset, Change::Swap(to))
     }
 
-    /// Makes the word at `offset` `to` if it is `from`, and returns what it was.
+    /// Makes the word at `offset` `to` if it is `from`, and returns its old value.
     ///
     /// # Errors
     /// As [`RemoteRegion::fetch_add`].

@@ -2,10 +2,10 @@
 //! A peer's region that is not mapped here: the kernel reads and writes it (`process_vm_readv(2)`,
 //! `process_vm_writev(2)`).
 //!
-//! **Invariant.** On this side the kernel is given only memory that the caller has lent for the call,
-//! for as long as it lasts. On the other it is given addresses inside what the owner named, in a
-//! process that is known to be the owner's: if that is this one, the library itself has named them,
-//! and keeps them while a [`Hazard`] lasts.
+//! **Invariant.** On this side the kernel is given only memory that the caller has lent for the
+//! call, for as long as it lasts. On the other it is given addresses inside the region that the
+//! owner named, in a process that is known to be the owner's: if that is this one, the library
+//! itself has named them, and keeps them while a [`Hazard`] lasts.
 
 use std::{
     io,
@@ -39,13 +39,13 @@ pub(crate) struct CmaRegion {
     id: u64,
     pub peer: PeerId,
     shared: Arc<Shared>,
-    /// What the owner had withdrawn, by its count, when the region was last seen to stand.
+    /// The owner's count of withdrawals when the region was last seen to stand.
     known: AtomicU64,
-    /// The word that says whether it stands, if that is mapped here.
+    /// The word that says whether the region stands, if it is mapped here.
     flag: Option<Flag>,
 }
 
-/// Bytes that go one way or the other.
+/// A part of a transfer, in either direction.
 struct Part {
     here: Segment,
     there: u64,
@@ -56,11 +56,11 @@ type Call = unsafe fn(u32, &[Segment], &[RemoteSegment]) -> io::Result<usize>;
 
 impl CmaRegion {
     pub(crate) fn new(reached: Reached, id: u64, peer: PeerId, shared: Arc<Shared>) -> CmaRegion {
-        // Nothing has been seen yet.
+        // The region has not been seen to stand yet.
         CmaRegion { reached, id, peer, shared, known: AtomicU64::new(u64::MAX), flag: None }
     }
 
-    /// The same, which looks at a flag that is mapped here. That saves a system call each time.
+    /// The same with a flag that is mapped here. Looking at it saves a system call each time.
     pub(crate) fn with_flag(mut self, flag: Option<Flag>) -> CmaRegion {
         self.flag = flag;
         self
@@ -74,7 +74,7 @@ impl CmaRegion {
         self.reached.spot.writable
     }
 
-    /// The error of what can be done with mapped memory only.
+    /// The error of an operation that needs mapped memory.
     #[cold]
     #[inline(never)]
     pub(crate) fn not_mapped(&self) -> Error {
@@ -85,7 +85,7 @@ impl CmaRegion {
         self.reached.why_not_mapped
     }
 
-    // Out of the way of those that are mapped.
+    // Out of the way of mapped regions.
     #[cold]
     #[inline(never)]
     pub(crate) fn write_one(&self, offset: u64, data: &[u8]) -> Result<Receipt> {
@@ -105,7 +105,7 @@ impl CmaRegion {
         let parts = parts.iter().map(|(at, data)| (*at, data.as_ptr().cast_mut(), data.len()));
         let parts = self.locate(parts)?;
         let hazard = self.hazard()?;
-        // Its number may be another process's by now.
+        // Its process id may be another process's by now.
         if !self.reached.cma_access.is_alive() {
             return Err(Error::Withdrawn);
         }
@@ -121,8 +121,8 @@ impl CmaRegion {
         let hazard = self.hazard()?;
         // SAFETY: the parts are borrowed mutably.
         unsafe { self.carry(&hazard, &parts, read_remote, "process_vm_readv")? };
-        // That the flag is where it was also says that this was the right process; that one which is mapped
-        // here stands does not.
+        // A flag found in its place also proves that this was the right process; a flag that is
+        // mapped here does not.
         if self.flag.is_some() && !self.reached.cma_access.is_alive() {
             return Err(Error::Withdrawn);
         }
@@ -137,7 +137,7 @@ impl CmaRegion {
         self.confirm()
     }
 
-    /// Where parts are in the owner's memory. All of them lie inside the region.
+    /// The parts in the owner's memory. All of them lie inside the region.
     fn locate(
         &self,
         parts: impl Iterator<Item = (u64, *mut u8, usize)>,
@@ -150,7 +150,7 @@ impl CmaRegion {
         parts.map(part).collect()
     }
 
-    /// Lets the owner know that this thread comes.
+    /// Announces this thread to the owner.
     fn hazard(&self) -> Result<Hazard<'_>> {
         if self.shared.is_forked() {
             return Err(Error::Forked);
@@ -160,8 +160,8 @@ impl CmaRegion {
         Ok(hazard)
     }
 
-    /// Whether the region may be touched, now that the owner knows of it; `withdrawals` was seen after
-    /// that.
+    /// Checks that the region may be touched, now that the owner knows of this thread;
+    /// `withdrawals` was seen after that.
     fn stay(&self, withdrawals: u64) -> Result<()> {
         if self.reached.cma_access.hazards.is_over() {
             return Err(Error::Withdrawn);
@@ -173,10 +173,10 @@ impl CmaRegion {
         Ok(())
     }
 
-    /// Has the kernel copy all parts, in order.
+    /// Copies all parts by the kernel, in order.
     ///
     /// # Safety
-    /// What `call` demands of their memory on this side.
+    /// The contract of `call` for their memory on this side.
     unsafe fn carry(
         &self,
         hazard: &Hazard<'_>,
@@ -200,8 +200,8 @@ impl CmaRegion {
                 }
             }
             is_first = false;
-            // SAFETY: for this side's memory by contract; the other side's lies in the region, which
-            // the owner keeps while it sees the visit.
+            // SAFETY: for this side's memory by contract; the other side's lies in the region,
+            // which the owner keeps while it sees the visit.
             let mut done = match unsafe { call(cma_access.pid, &here, &there) } {
                 Ok(0) => return Err(self.failure(name, Errno::FAULT.into())),
                 Ok(bytes) => bytes,
@@ -217,7 +217,7 @@ impl CmaRegion {
         }
     }
 
-    /// What a call that failed means: that there is no region any more, or else what the kernel said.
+    /// The error of a call that failed: the region is gone, or else the kernel's error.
     fn failure(&self, call: &'static str, error: io::Error) -> Error {
         // A flag that is mapped here outlives its owner.
         if Errno::from_io_error(&error) == Some(Errno::SRCH) || !self.reached.cma_access.is_alive()
@@ -227,7 +227,7 @@ impl CmaRegion {
         self.confirm().err().unwrap_or_else(|| Error::os(call, "a peer's region", error))
     }
 
-    /// Whether the region still stood after what was done before.
+    /// Checks that the region still stood after the operations before.
     fn confirm(&self) -> Result<()> {
         let Reached { spot, cma_access, .. } = &self.reached;
         if let Some(flag) = &self.flag {
@@ -251,7 +251,7 @@ impl CmaRegion {
             Ok(_) if stands(&read, word, spot.stamp) => Ok(()),
             Ok(_) => Err(Error::Revoked),
             Err(error) => match Errno::from_io_error(&error) {
-                // The last flag of its part of memory.
+                // The flag was the last in its part of memory.
                 Some(Errno::FAULT) => Err(Error::Revoked),
                 Some(Errno::SRCH) => Err(Error::Withdrawn),
                 _ => Err(Error::os("process_vm_readv", "a peer's region", error)),
@@ -259,7 +259,7 @@ impl CmaRegion {
         }
     }
 
-    /// Done by the kernel, in one copy.
+    /// The receipt of a copy by the kernel.
     fn receipt(&self, parts: &[Part]) -> Receipt {
         let bytes = parts.iter().map(|part| part.here.len as u64).sum();
         let mut receipt = Receipt::new(Path::Cma, bytes);
@@ -273,9 +273,9 @@ fn stands(read: &io::Result<usize>, word: [u8; 8], stamp: u64) -> bool {
     matches!(read, Ok(8)) && u64::from_ne_bytes(word) == stamp
 }
 
-/// What of some parts, less the first `skip` bytes, goes in one call. On each side those that lie next
-/// to each other are one segment. Where there is no more room on that side, this one may have a part
-/// more: the kernel copies what both have.
+/// The segments of one call: those of `parts`, less the first `skip` bytes. On each side adjacent
+/// parts are one segment. Where there is no more room on that side, this one may have a part more:
+/// the kernel copies the bytes that both have.
 fn batch(parts: &[Part], skip: usize) -> (List<Segment>, List<RemoteSegment>) {
     let (mut here, mut there) = (List::new(), List::new());
     let (mut skip, mut left) = (skip, BYTES_A_CALL);
@@ -302,7 +302,7 @@ fn batch(parts: &[Part], skip: usize) -> (List<Segment>, List<RemoteSegment>) {
 impl Drop for CmaRegion {
     fn drop(&mut self) {
         if self.shared.is_forked() {
-            // What both sides share did not come along.
+            // The state that both sides share did not come along.
             std::mem::forget(Arc::clone(&self.reached.cma_access));
         }
     }

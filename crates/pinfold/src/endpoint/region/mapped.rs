@@ -31,11 +31,11 @@ pub(crate) struct Mapped {
     pub stamp: u64,
     pub peer: PeerId,
     pub shared: Arc<Shared>,
-    /// Whether the owner is this very process, so that threads of it may be at the memory, too.
+    /// True if the owner is this process, so that threads of it may use the memory, too.
     pub own: bool,
 }
 
-/// Of what was done by this processor, in one copy.
+/// The receipt of one copy by this processor.
 #[inline(always)]
 pub(crate) fn receipt(len: usize, by: Largest) -> Receipt {
     Receipt::copied(Path::Mapped, len as u64, Why::NOT_ASKED, by)
@@ -54,13 +54,13 @@ impl Mapped {
     pub(crate) fn read(&self, offset: u64, into: &mut [u8]) -> Result<Largest> {
         let at = self.readable(offset, into.len())?;
         let by = self.get(at, into);
-        // What was read before the look.
+        // The read comes before the look.
         fence(Ordering::Acquire);
         self.confirm()?;
         Ok(by)
     }
 
-    /// Returns how many bytes, and how the largest part of them was copied.
+    /// Returns the number of bytes, and how the largest part was copied.
     pub(crate) fn write_vectored(&self, parts: &[(u64, &[u8])]) -> Result<(usize, Largest)> {
         let (mut bytes, mut by) = (0, Largest::NONE);
         for (offset, data) in parts {
@@ -75,7 +75,7 @@ impl Mapped {
         Ok((bytes, by))
     }
 
-    /// Returns how many bytes, and how the largest part of them was copied.
+    /// Returns the number of bytes, and how the largest part was copied.
     pub(crate) fn read_vectored(&self, parts: &mut [(u64, &mut [u8])]) -> Result<(usize, Largest)> {
         let (mut bytes, mut by) = (0, Largest::NONE);
         for (offset, into) in parts.iter() {
@@ -126,23 +126,25 @@ impl Mapped {
         self.readable(offset, len)
     }
 
-    /// The whole of it, from which `at` counts as [`Mapped::readable`] returned it.
+    /// The whole region as cells, and its offset in the mapping, from which `at` of
+    /// [`Mapped::readable`] counts.
     fn cells(&self) -> Option<(Cells, u64)> {
         let from = self.lent.memory.offset;
         let at = self.memory().mapping.get(from, self.lent.len)?;
         let at = NonNull::new(at.cast_mut())?;
         // SAFETY: mapped as long as `self`; written only after `writable`. Within this process it
-        // is reached atomically only: by this, or by its owner's cells. It lies at a multiple of 64.
+        // is reached atomically only: by this, or by its owner's cells. It lies at a multiple of
+        // 64.
         Some((unsafe { Cells::new(at, self.lent.len as usize) }, from))
     }
 
-    /// Where `len` bytes at `offset` are, for a copy by others.
+    /// The address of `len` bytes at `offset`, for a copy by other code.
     pub(crate) fn to_write(&self, offset: u64, len: usize) -> Result<*mut u8> {
         let at = self.writable(offset, len)?;
         self.memory().mapping.get_mut(at, len as u64).ok_or(Error::ReadOnly)
     }
 
-    /// The same, to be read.
+    /// As [`Mapped::to_write`], for reading.
     pub(crate) fn to_read(&self, offset: u64, len: usize) -> Result<*const u8> {
         let at = self.readable(offset, len)?;
         self.memory().mapping.get(at, len as u64).ok_or(Error::Withdrawn)
@@ -194,7 +196,7 @@ impl Mapped {
         self.memory().mapping.get_mut(at, size as u64).ok_or(Error::ReadOnly)
     }
 
-    /// Whether the region still stood after what was done before.
+    /// Checks that the region still stood after the operations before.
     #[inline]
     pub(crate) fn confirm(&self) -> Result<()> {
         failpoint::hit(Point::InOperation);

@@ -2,32 +2,32 @@
 //! owner does something else.
 //!
 //! - `owner`: [`Region`], the memory and the right to let others use it.
-//! - `remote`: [`RemoteRegion`], what a peer has of it. `mapped`: reads and writes where it is mapped,
-//!   `atomics`: the rest; `cma`: reads and writes where it is not; `served`: all of it where the
-//!   owner is on another host; `request`: reads and writes by a copy engine.
+//! - `remote`: [`RemoteRegion`], the region as a peer uses it. `mapped`: reads and writes where it
+//!   is mapped, `atomics`: the rest; `cma`: reads and writes where it is not; `served`: all of it
+//!   where the owner is on another host; `request`: reads and writes by a copy engine.
 //!
 //! A region's memory is a file of its own, which only those peers are handed that show its key. So
-//! the kernel keeps all others out, keeps those in bounds that have it, and keeps them from
-//! writing if they may only read. Operations are loads and stores of the peer's own processor,
-//! without the owner's help and without a system call.
+//! the kernel keeps all others out, keeps those in bounds that have it, and keeps them from writing
+//! if they may only read. Operations are loads and stores of the peer's own processor, without the
+//! owner's help and without a system call.
 //!
 //! A peer that cannot map it, but may read and write the owner's memory, is told the address. That
-//! keeps out nobody: what may write some of a process's memory may write all of it. Bounds and rights
-//! are then the peer's own business, and hold for one that keeps to the rules.
+//! keeps out nothing: a process that may write some of another's memory may write all of it. Bounds
+//! and rights are then the peer's own business, and hold for one that keeps to the rules.
 //!
 //! A peer on another host asks the owner's endpoint for each operation (`protocol/rma/served.rs`),
 //! which needs the owner to make progress. The owner checks key, rights and bounds each time.
 //!
 //! # Revocation
 //!
-//! A word that its users can only read says whether a region still stands. They look at it after each
-//! operation: one that succeeds had its effect before the region was revoked. The owner sets the word,
-//! has every processor run a barrier (`membarrier(2)`; pairs without it use a fence in each
-//! operation), and then moves the contents to other memory. So what anybody still does to the old
-//! memory, whether it was late or means harm, changes nothing.
+//! A word that its users can only read says whether a region still stands. They look at it after
+//! each operation: one that succeeds had its effect before the region was revoked. The owner sets
+//! the word, has every processor run a barrier (`membarrier(2)`; pairs without it use a fence in
+//! each operation), and then moves the contents to other memory. A peer that still writes the old
+//! memory, late or malicious, changes nothing.
 //!
-//! What the kernel does for a peer that is late, it does at an address. So a peer says in memory that
-//! both share at which region it is, and the owner keeps the old addresses until it is there no more
+//! The kernel copies at an address, also for a peer that is late. So a peer says in memory that
+//! both share which region it uses, and the owner keeps the old addresses until it has left
 //! (`protocol/rma/deferred_free.rs`, `transport/shm/hazard.rs`).
 
 pub(crate) mod atomics;
@@ -43,7 +43,7 @@ pub use crate::memory::translate::Rights;
 use crate::{Error, Result};
 
 /// Lets a peer of the owner's endpoint use a region: sent to it in a message, say. It holds 128
-/// random bits, so nobody can guess it; who has it can use it until the region is revoked.
+/// random bits, so it cannot be guessed; a holder can use the region until it is revoked.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct RegionKey {
     pub(crate) id: u64,
@@ -64,7 +64,7 @@ impl RegionKey {
         bytes
     }
 
-    /// The key that the bytes are. Whether it fits a region turns out when it is used.
+    /// The key with these bytes. Its first use shows whether it fits a region.
     ///
     /// # Errors
     /// [`Error::BadKey`] for another number of bytes.
@@ -77,7 +77,7 @@ impl RegionKey {
 
 impl std::fmt::Debug for RegionKey {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        // Not the secret: it would end up in logs.
+        // Without the secret, which would end up in logs.
         f.debug_struct("RegionKey").field("id", &self.id).finish_non_exhaustive()
     }
 }

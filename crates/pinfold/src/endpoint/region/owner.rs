@@ -18,12 +18,12 @@ use crate::{
     worker::shared::Shared,
 };
 
-/// Memory that peers can use by one-sided operations ([`RemoteRegion`](super::RemoteRegion)) if they
-/// show its key.
+/// Memory that peers can use by one-sided operations ([`RemoteRegion`](super::RemoteRegion)) if
+/// they show its key.
 ///
-/// Its owner reads and writes it as the peers do: by copying, and by atomic words. The memory lives as
-/// long as this. Memory for peers to write can be taken away by them, too, so if they mean harm and
-/// memory is short, using it can end the process by a signal.
+/// Its owner reads and writes it as the peers do: by copying, and by atomic words. The memory lives
+/// as long as this. Peers can also take away memory that they may write, so if they are malicious
+/// and memory is short, using it can end the process by a signal.
 ///
 /// Dropping it is as [`Region::revoke`].
 pub struct Region {
@@ -35,7 +35,7 @@ pub struct Region {
     shared: Arc<Shared>,
 }
 
-/// How peers use a region.
+/// The key and flag by which peers use a region.
 struct Exposed {
     key: RegionKey,
     /// Holds a number of its own as long as the region stands.
@@ -54,28 +54,28 @@ impl Region {
         Ok(region)
     }
 
-    /// Its length, bytes.
+    /// Length in bytes.
     pub fn len(&self) -> usize {
         self.memory.len()
     }
 
-    /// Whether its length is 0.
+    /// True if its length is 0.
     pub fn is_empty(&self) -> bool {
         self.memory.is_empty()
     }
 
-    /// What peers may do with it.
+    /// The rights of peers.
     pub fn rights(&self) -> Rights {
         self.rights
     }
 
-    /// What peers need to use it. `None`: it was revoked.
+    /// The key that peers need to use it. `None`: it was revoked.
     pub fn key(&self) -> Option<RegionKey> {
         self.exposed.as_ref().map(|exposed| exposed.key)
     }
 
-    /// Copies the bytes at `offset` out. Peers may write meanwhile: of what they write the copy has
-    /// some or all, eight aligned bytes always together.
+    /// Copies the bytes at `offset` out. Peers may write meanwhile: the copy has some or all of
+    /// their bytes, eight aligned bytes always together.
     ///
     /// # Errors
     /// [`Error::OutOfBounds`], [`Error::Forked`].
@@ -95,7 +95,7 @@ impl Region {
         Ok(())
     }
 
-    /// The bytes, copied.
+    /// A copy of the bytes.
     ///
     /// # Errors
     /// [`Error::Forked`].
@@ -104,8 +104,8 @@ impl Region {
         Ok(self.memory.to_vec())
     }
 
-    /// The 32-bit word at `offset`, if all of it is inside and `offset` is a multiple of 4. Peers'
-    /// atomic operations on it and these are of one kind.
+    /// The 32-bit word at `offset`, if all of it is inside and `offset` is a multiple of 4. Its
+    /// atomic operations and those of peers on it are of one kind.
     ///
     /// In a child made by `fork(2)` the memory is absent and must not be touched.
     pub fn word32(&self, offset: usize) -> Option<&AtomicU32> {
@@ -117,10 +117,10 @@ impl Region {
         self.memory.word64(offset)
     }
 
-    /// Ends all use by peers. When this returns, what peers do changes nothing any more, also what
-    /// they had begun, and also if they mean harm: the contents are then in other memory. Operations
-    /// that had succeeded before have had their effect. Costs a barrier on all processors, a copy of
-    /// the contents and some system calls.
+    /// Ends all use by peers. When this returns, operations of peers change nothing any more, even
+    /// those that had begun, and even of malicious peers: the contents are then in other memory.
+    /// Operations that had succeeded before have had their effect. Costs a barrier on all
+    /// processors, a copy of the contents and some system calls.
     ///
     /// # Errors
     /// As for [`Endpoint::region`](crate::Endpoint::region), if there is no memory to move to; the
@@ -158,7 +158,7 @@ impl Region {
         engine.check()?;
         let flag = engine.core.regions.flag()?;
         let (key, stamp) = engine.core.regions.add(&self.memory, self.rights, &flag)?;
-        // Before anybody can be told where it is.
+        // Before any peer can be told where it is.
         if let Some(word) = flag.word64(0) {
             word.store(stamp, Ordering::SeqCst);
         }
@@ -167,8 +167,8 @@ impl Region {
         Ok(key)
     }
 
-    /// Has peers use it no more, as far as they keep to the rules. Where some of them are at it
-    /// through the kernel just now, its memory stays until they have left.
+    /// Ends the use by peers that keep to the rules. Where some of them are using it through the
+    /// kernel just now, its memory stays until they have left.
     fn withdraw(&mut self) {
         let Some(exposed) = self.exposed.take() else { return };
         let id = exposed.key.id;

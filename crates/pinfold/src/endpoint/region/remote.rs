@@ -1,4 +1,4 @@
-//! A region as a peer of its owner has it.
+//! A region as a peer of its owner uses it.
 
 use std::{
     fmt,
@@ -25,21 +25,22 @@ use crate::{
 /// A region of a peer. A handle: clones are the same region, and can be used from many threads. Its
 /// operations take no lock, and the owner has no part in them.
 ///
-/// If it is mapped here ([`RemoteRegion::path`] is [`Path::Mapped`]), they are loads and stores. If it
-/// could not be, they are done by the kernel ([`Path::Cma`]): a write is three system calls, a read
-/// two, about a microsecond in all for few bytes. Atomic operations can then not be done: have the
+/// If it is mapped here ([`RemoteRegion::path`] is [`Path::Mapped`]), they are loads and stores. If
+/// it could not be, the kernel does them ([`Path::Cma`]): a write is three system calls, a read
+/// two, about a microsecond in all for few bytes. Atomic operations are then impossible: have the
 /// owner do them, by an active message.
 ///
-/// With a peer on another host ([`Path::Eager`]) the owner's endpoint does them, while it makes progress: a
-/// message there and one back, atomic operations included. Up to 16 bytes that are written, and 48 that are
-/// read, go in those; from 16 KiB on the bytes go straight from the one side's memory to the other's. Each is
-/// done once, or fails if the connection ends for good. They wait for no credit and no receive.
+/// With a peer on another host ([`Path::Eager`]) the owner's endpoint does them, while it makes
+/// progress: a message there and one back, atomic operations included. Writes of up to 16 bytes,
+/// and reads of up to 48, fit into those messages; from 16 KiB on the bytes go straight from the
+/// one side's memory to the other's. Each is done once, or fails if the connection ends for good.
+/// They wait for no credit and no receive.
 ///
 /// A write, read or atomic operation that succeeds came before the region was revoked. When it
 /// returns, the caller's memory is the caller's again (PM 1.2's `SendDone`); other processors see
-/// what was written, in the order of the operations, some hops between cores later. After
-/// [`RemoteRegion::flush`] they all see it (`WriteDone`); what the kernel wrote, they see at once. A
-/// message that is sent to the owner after a write is received after it.
+/// the written bytes, in the order of the operations, some hops between cores later. After
+/// [`RemoteRegion::flush`] they all see them (`WriteDone`); bytes that the kernel wrote they see at
+/// once. A message that is sent to the owner after a write is received after it.
 #[derive(Clone)]
 pub struct RemoteRegion(Arc<Inner>);
 
@@ -57,16 +58,16 @@ enum Access {
 use Access::{CmaRegion as Kernel, Mapped as Here, Served as There};
 
 impl Inner {
-    /// Counts a write through the mapping. The receipt is made last: one that is moved about is read
-    /// again by loads wider than the stores that wrote it, which wait until those have left the
-    /// processor; and they queue behind what was written to the peer.
+    /// Counts a write through the mapping. The receipt is made last: a receipt that is moved is
+    /// read again by loads wider than the stores that wrote it; the loads wait until the stores
+    /// have left the processor, and those queue behind the bytes written to the peer.
     #[inline(always)]
     fn wrote(&self, bytes: usize, by: Largest) -> Receipt {
         self.tallies.wrote(bytes as u64);
         mapped::receipt(bytes, by)
     }
 
-    /// As [`Inner::wrote`], of a read.
+    /// Counts a read, as [`Inner::wrote`] does a write.
     #[inline(always)]
     fn read(&self, bytes: usize, by: Largest) -> Receipt {
         self.tallies.read(bytes as u64);
@@ -99,7 +100,7 @@ impl RemoteRegion {
         Ok(RemoteRegion(Arc::new(Inner { access, tallies })))
     }
 
-    /// Its length, bytes.
+    /// Length in bytes.
     pub fn len(&self) -> u64 {
         match &self.0.access {
             Here(mapped) => mapped.lent.len,
@@ -108,12 +109,12 @@ impl RemoteRegion {
         }
     }
 
-    /// Whether its length is 0.
+    /// True if its length is 0.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Whose it is.
+    /// The peer that owns it.
     pub fn peer(&self) -> PeerId {
         match &self.0.access {
             Here(mapped) => mapped.peer,
@@ -122,7 +123,7 @@ impl RemoteRegion {
         }
     }
 
-    /// What can be done with it.
+    /// The rights of this side.
     pub fn rights(&self) -> Rights {
         let writable = match &self.0.access {
             Here(mapped) => mapped.lent.writable,
@@ -132,7 +133,8 @@ impl RemoteRegion {
         if writable { Rights::ReadWrite } else { Rights::Read }
     }
 
-    /// How it is used: [`Path::Mapped`], [`Path::Cma`], or [`Path::Eager`] with a peer on another host.
+    /// The path of its operations: [`Path::Mapped`], [`Path::Cma`], or [`Path::Eager`] with a peer
+    /// on another host.
     pub fn path(&self) -> Path {
         match &self.0.access {
             Here(_) => Path::Mapped,
@@ -141,7 +143,7 @@ impl RemoteRegion {
         }
     }
 
-    /// Why it is not mapped; `None` if it is.
+    /// The reason why it is not mapped; `None` if it is.
     pub fn why_not_mapped(&self) -> Option<Refusal> {
         match &self.0.access {
             Here(_) => None,
@@ -150,15 +152,16 @@ impl RemoteRegion {
         }
     }
 
-    /// Writes `data` at `offset`. Eight aligned bytes are always written together, unless the kernel
-    /// writes them. One copy; a write of 8 bytes takes some nanoseconds here and a hop between cores
-    /// until it is seen.
+    /// Writes `data` at `offset`. Eight aligned bytes are always written together, unless the
+    /// kernel writes them. One copy; a write of 8 bytes takes some nanoseconds here and a hop
+    /// between cores until it is seen.
     ///
     /// # Errors
     /// [`Error::OutOfBounds`], [`Error::ReadOnly`]: nothing was written. [`Error::Revoked`],
-    /// [`Error::Withdrawn`] if the owner is gone or either side has closed the connection: it may or
-    /// may not have been. [`Error::Os`] if a hostile owner has no memory behind it, or the kernel now
-    /// denies what it allowed when the pair met; [`Error::Forked`].
+    /// [`Error::Withdrawn`] if the owner is gone or either side has closed the connection: the
+    /// bytes may or may not have been written. [`Error::Os`] if a hostile owner has no memory
+    /// behind the region, or the kernel now denies an access it allowed when the pair met;
+    /// [`Error::Forked`].
     #[inline]
     pub fn write(&self, offset: u64, data: &[u8]) -> Result<Receipt> {
         match &self.0.access {
@@ -175,7 +178,7 @@ impl RemoteRegion {
     /// reads them.
     ///
     /// # Errors
-    /// As [`RemoteRegion::write`], but for `ReadOnly`; what was read means nothing then.
+    /// As [`RemoteRegion::write`], except for `ReadOnly`; the bytes in `into` mean nothing then.
     #[inline]
     pub fn read(&self, offset: u64, into: &mut [u8]) -> Result<Receipt> {
         match &self.0.access {
@@ -220,9 +223,8 @@ impl RemoteRegion {
         }
     }
 
-    /// Returns when all processors see what this thread has written, in this region and others. A
-    /// hop between cores; a system call where the kernel wrote it, and only to see that the region
-    /// stands.
+    /// Returns when all processors see this thread's writes, in this region and others. A hop
+    /// between cores; a system call where the kernel wrote, and only to see that the region stands.
     ///
     /// # Errors
     /// [`Error::Revoked`], [`Error::Withdrawn`], [`Error::Forked`].
@@ -234,8 +236,9 @@ impl RemoteRegion {
         }
     }
 
-    /// Puts the operations of this thread before it ahead of those after it, for all who look: reads
-    /// and writes of this and other regions. (Writes alone keep their order anyway.)
+    /// Orders the operations of this thread before it ahead of those after it, as every observer
+    /// sees them: reads and writes of this and other regions. (Writes alone keep their order
+    /// anyway.)
     #[inline]
     pub fn fence(&self) {
         fence(Ordering::SeqCst);
@@ -271,7 +274,7 @@ impl RemoteRegion {
         })
     }
 
-    /// The region, if its owner does what is done to it.
+    /// The region, if its owner performs the operations.
     #[inline]
     pub(super) fn served(&self) -> Option<&Served> {
         match &self.0.access {

@@ -1,10 +1,10 @@
 #![allow(unsafe_code)]
 //! Long reads and writes that go on while their caller does something else.
 //!
-//! **Invariant.** From when a copy is submitted until it has ended, nobody but the engine reaches the
-//! bytes of the buffer: it lies in a box that is known by its address alone, under one borrow, which
-//! lasts until the box is taken again. The region is kept as long, and with it its mapping. Dropping a
-//! request waits for the end; one that is leaked leaks both.
+//! **Invariant.** From when a copy is submitted until it has ended, nothing but the engine reaches
+//! the bytes of the buffer: it lies in a box that is known by its address alone, under one borrow,
+//! which lasts until the box is taken again. The region is kept as long, and with it its mapping.
+//! Dropping a request waits for the end; one that is leaked leaks both.
 
 use std::{
     fmt,
@@ -24,11 +24,11 @@ use crate::{
     },
 };
 
-/// A write or read that was started; see [`RemoteRegion::write_request`]. A future of its result and
-/// the buffer.
+/// A write or read that was started; see [`RemoteRegion::write_request`]. A future of its result
+/// and the buffer.
 ///
-/// Dropped early it is cancelled, and waits for what a thread is in the middle of: one part, 4 MiB at
-/// most.
+/// Dropped early it is cancelled, and waits for the part that a thread is in the middle of: 4 MiB
+/// at most.
 #[must_use = "dropping a request cancels it"]
 pub struct RegionRequest<B: Send + 'static> {
     region: RemoteRegion,
@@ -45,7 +45,7 @@ unsafe impl<B: Send> Send for Held<B> {}
 
 enum State {
     Copying(Copying),
-    /// It was done when it was submitted, or could not be.
+    /// The copy was done when it was submitted, or could not be.
     Ended(Result<Receipt>),
 }
 
@@ -64,15 +64,16 @@ impl<B: Send + 'static> Held<B> {
     /// # Safety
     /// No copy is in flight.
     unsafe fn take(self) -> B {
-        // SAFETY: leaked when it was made, and `self` is gone after this. Nobody has a borrow any more.
+        // SAFETY: leaked when it was made, and `self` is gone after this. There is no borrow any
+        // more.
         *unsafe { Box::from_raw(self.0.as_ptr()) }
     }
 }
 
 impl RemoteRegion {
-    /// Starts writing `buffer` at `offset`, by the threads of `engine`; as [`RemoteRegion::write`] once
-    /// it has ended. The engine does short ones at once, and so does this where the region is not mapped
-    /// here or is this process's own.
+    /// Starts writing `buffer` at `offset`, by the threads of `engine`; as [`RemoteRegion::write`]
+    /// once it has ended. The engine does short ones at once, and so does this where the region is
+    /// not mapped here or is this process's own.
     ///
     /// Requests to one engine take effect in their order where they overlap; other operations may
     /// overtake them.
@@ -89,7 +90,8 @@ impl RemoteRegion {
                 Err(error) => State::Ended(Err(error)),
                 Ok(to) => {
                     let work = Work::copy(data.as_ptr(), to, data.len());
-                    // SAFETY: as `submit` asks: the one is borrowed, the other mapped until the end.
+                    // SAFETY: as `submit` asks: the one is borrowed, the other mapped until the
+                    // end.
                     unsafe { submit(engine, true, work) }
                 }
             },
@@ -111,7 +113,8 @@ impl RemoteRegion {
                 Err(error) => State::Ended(Err(error)),
                 Ok(from) => {
                     let work = Work::copy(from, into.as_mut_ptr(), into.len());
-                    // SAFETY: as `submit` asks: the one is mapped, the other borrowed until the end.
+                    // SAFETY: as `submit` asks: the one is mapped, the other borrowed until the
+                    // end.
                     unsafe { submit(engine, false, work) }
                 }
             },
@@ -119,7 +122,7 @@ impl RemoteRegion {
         RegionRequest { region: self.clone(), state, buffer: Some(held) }
     }
 
-    /// Memory that no thread of this process reaches but as raw bytes.
+    /// The mapping, if threads of this process reach its memory only as raw bytes.
     fn mapped_from_elsewhere(&self) -> Option<&Mapped> {
         self.mapped().ok().filter(|mapped| !mapped.own)
     }
@@ -135,14 +138,14 @@ unsafe fn submit(engine: &CopyEngine, writes: bool, work: Work) -> State {
 }
 
 impl Copying {
-    /// What the end means: the region has to stand still.
+    /// The result of a copy that ended: the region has to stand still.
     fn conclude(
         &self,
         end: std::result::Result<(), Cancelled>,
         on: &RemoteRegion,
     ) -> Result<Receipt> {
         end.map_err(|Cancelled| Error::Cancelled)?;
-        // What was copied comes before the look.
+        // The copy comes before the look.
         fence(Ordering::Acquire);
         on.mapped()?.confirm()?;
         Ok(on.started_has_ended(self.writes, self.bytes, self.algorithm))
@@ -150,8 +153,8 @@ impl Copying {
 }
 
 impl<B: Send + 'static> RegionRequest<B> {
-    /// The result and the buffer, if it has ended. Never waits; `None` also when they were handed out
-    /// before.
+    /// The result and the buffer, if it has ended. Never waits; `None` also when they were handed
+    /// out before.
     pub fn try_wait(&mut self) -> Option<(Result<Receipt>, B)> {
         let result = match &mut self.state {
             State::Copying(copying) => {
@@ -161,12 +164,13 @@ impl<B: Send + 'static> RegionRequest<B> {
             }
             State::Ended(result) => std::mem::replace(result, Err(Error::Closed)),
         };
-        // SAFETY: it has ended, or is the copy of a forked child, which no thread there goes on with.
+        // SAFETY: it has ended, or is the copy of a forked child, which no thread there goes on
+        // with.
         let buffer = unsafe { self.buffer.take()?.take() };
         Some((result, buffer))
     }
 
-    /// Waits for its end, and helps to bring it about. `None`: the result was handed out before.
+    /// Waits for its end, and helps with the copy. `None`: the result was handed out before.
     pub fn wait(mut self) -> Option<(Result<Receipt>, B)> {
         if let State::Copying(copying) = &self.state {
             let _ = copying.ticket.wait();
@@ -174,8 +178,8 @@ impl<B: Send + 'static> RegionRequest<B> {
         self.try_wait()
     }
 
-    /// Takes back what has not been started. Whether there was anything: then it will end with
-    /// [`Error::Cancelled`], and some of the bytes may have been copied.
+    /// Takes back the parts that have not been started. Returns whether there were any: then it
+    /// will end with [`Error::Cancelled`], and some of the bytes may have been copied.
     pub fn cancel(&self) -> bool {
         match &self.state {
             State::Copying(copying) => copying.ticket.cancel(),
@@ -203,7 +207,7 @@ impl<B: Send + 'static> Future for RegionRequest<B> {
         if let State::Copying(copying) = &mut self.state {
             let _ = ready!(Pin::new(&mut copying.ticket).poll(context));
         }
-        // Polled again after it was ready, it has nothing more to say.
+        // A request that is polled again after it was ready stays pending.
         self.try_wait().map_or(Poll::Pending, Poll::Ready)
     }
 }

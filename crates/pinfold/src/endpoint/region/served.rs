@@ -1,8 +1,8 @@
 #![allow(unsafe_code)]
-//! A region of a peer on another host: its owner's endpoint does what it is asked to.
+//! A region of a peer on another host: its owner's endpoint performs the operations.
 //!
-//! **Invariant.** Memory that is written, or read into, is borrowed by the call, which returns or unwinds only
-//! after the operations on it have ended.
+//! **Invariant.** Memory that is written, or read into, is borrowed by the call, which returns or
+//! unwinds only after the operations on it have ended.
 
 use std::{collections::VecDeque, sync::Arc};
 
@@ -53,13 +53,13 @@ impl Served {
         self.asking.why_not_mapped
     }
 
-    /// The error of what can be done with mapped memory only.
+    /// The error of an operation that needs mapped memory.
     #[cold]
     pub(super) fn not_mapped(&self) -> Error {
         Error::PathRefused { path: Path::Mapped, why: self.why_not_mapped() }
     }
 
-    // Out of the way of those that are mapped.
+    // Out of the way of mapped regions.
     #[cold]
     #[inline(never)]
     pub(super) fn write(&self, parts: &[(u64, &[u8])]) -> Result<Receipt> {
@@ -95,7 +95,7 @@ impl Served {
         let mut under_way = VecDeque::with_capacity(parts.len().min(AHEAD));
         let (mut all, mut is_short) = (None, true);
         for (offset, into) in parts {
-            // The owner reads long ones when their bytes can go: what is read after them would come before.
+            // The owner reads long ones when their bytes can go: a later read would come before.
             while !under_way.is_empty() && (under_way.len() == AHEAD || !is_short) {
                 took(&mut all, &mut under_way)?;
             }
@@ -126,7 +126,7 @@ impl Served {
         }
     }
 
-    /// Whether the region stands. What was written was there when the write returned.
+    /// Checks that the region stands. Written bytes were there when the write returned.
     pub(super) fn flush(&self) -> Result<()> {
         let asked = self.begin(0, What::Read { len: 0 }, Scatter::empty())?;
         asked.wait().map_err(withdrawn)?;
@@ -151,13 +151,14 @@ impl Served {
         }
         match all {
             Some(receipt) => Ok(receipt),
-            // Of nothing: it stands, or does not.
+            // No parts: the region stands, or does not.
             None => self.flush().map(|()| Receipt::new(Path::Eager, 0)),
         }
     }
 }
 
-/// Waits for the first of some operations. If it fails, the others are waited for when they are dropped.
+/// Waits for the first of some operations. If it fails, the others are waited for when they are
+/// dropped.
 fn took(all: &mut Option<Receipt>, under_way: &mut VecDeque<BlockingOp<'_>>) -> Result<()> {
     let Some(operation) = under_way.pop_front() else { return Ok(()) };
     let Done::Sent(receipt) = operation.wait().map_err(withdrawn)? else {
@@ -175,7 +176,7 @@ fn took(all: &mut Option<Receipt>, under_way: &mut VecDeque<BlockingOp<'_>>) -> 
     Ok(())
 }
 
-/// What the end of a connection means to who uses a region, as on one host.
+/// The error that the end of a connection means to a user of a region, as on one host.
 fn withdrawn(error: Error) -> Error {
     match error {
         Error::PeerGone { .. } | Error::UnknownPeer { .. } | Error::Closed => Error::Withdrawn,

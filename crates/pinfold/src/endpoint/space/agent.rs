@@ -1,12 +1,12 @@
 #![allow(unsafe_code)]
-//! The agent: it answers peers that ask for exposed memory by its addresses (U-Net/MM's kernel agent, Welsh
-//! and others, section 4, for what takes no kernel).
+//! The agent: it answers peers that ask for exposed memory by its addresses (U-Net/MM's kernel
+//! agent, Welsh and others, section 4, as far as it needs no kernel).
 //!
-//! It runs where handlers of active messages run. What it is asked to copy it copies at once if the memory is
-//! there; what would have to be paged in, or made first, its crew copies, and answers later.
+//! It runs where handlers of active messages run. It copies at once if the memory is there; bytes
+//! that would have to be paged in, or made first, its crew copies, and answers later.
 //!
-//! **Invariant.** The program's memory is touched by system calls alone, at addresses that are exposed for
-//! that, and an exposure does not end while a copy is under way (`Spaces::serve`).
+//! **Invariant.** The program's memory is touched by system calls alone, at addresses that are
+//! exposed for that, and an exposure does not end while a copy is under way (`Spaces::serve`).
 
 use std::sync::Arc;
 
@@ -33,7 +33,7 @@ fn serve(crew: &Crew, active: &Active<'_>) {
     let shared = active.endpoint().shared();
     match Ask::read(active.payload()) {
         Some((Ask::Open, claim, _)) => {
-            // In a child of this process there is nobody to answer.
+            // In a child of this process there is nothing to answer.
             let Ok(mut engine) = shared.enter() else { return };
             let answer = engine.tell_of_space(active.peer(), &claim);
             drop(engine);
@@ -65,7 +65,7 @@ fn say(active: &Active<'_>, answer: Vec<u8>) {
     }
 }
 
-/// What is to be copied.
+/// The copy that a peer asks for.
 #[derive(Clone, Copy)]
 enum What<'a> {
     Read(usize),
@@ -80,7 +80,7 @@ impl What<'_> {
         }
     }
 
-    /// Copies, and says what came of it.
+    /// Copies, and returns the answer.
     ///
     /// # Safety
     /// The memory at `address` is exposed to that.
@@ -121,7 +121,7 @@ fn copy(crew: &Crew, active: &Active<'_>, claim: &Claim, address: u64, what: Wha
         failpoint::hit(Point::AfterServed);
         return;
     }
-    // To wait for a disk here would keep everybody waiting.
+    // To wait for a disk here would block all peers.
     let Some(later) = active.answer_later() else { return };
     let kept = match what {
         What::Read(len) => Err(len),

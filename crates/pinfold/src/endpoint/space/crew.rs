@@ -1,6 +1,6 @@
-//! Threads that may be kept waiting: for pages that have to be read in.
+//! Threads that may block: for pages that have to be read in.
 //!
-//! They start when there is something to do, and end when there was nothing for a while.
+//! They start when there is a task, and end when there was none for a while.
 
 use std::{
     collections::VecDeque,
@@ -17,7 +17,7 @@ const AGENT: Kind = Kind::new("pinfold-agent", Kind::STACK_OF_PROGRAMS);
 /// Threads of one crew.
 const THREADS_MAX: usize = 4;
 
-/// How long one stays that has nothing to do.
+/// The time that an idle thread stays.
 const IDLE: Duration = Duration::from_secs(2);
 
 pub(super) type Task = Box<dyn FnOnce() + Send>;
@@ -27,7 +27,7 @@ struct State {
     tasks: VecDeque<Task>,
     threads: usize,
     idle: usize,
-    /// Nobody hands out tasks any more.
+    /// No more tasks are handed out.
     over: bool,
 }
 
@@ -37,14 +37,15 @@ struct Shared {
     news: Condvar,
 }
 
-/// Does tasks in threads of its own, up to four at a time. What was handed in before it is dropped is done.
+/// Does tasks in threads of its own, up to four at a time. Tasks handed in before it is dropped are
+/// done.
 #[derive(Default)]
 pub(super) struct Crew {
     shared: Arc<Shared>,
 }
 
 impl Crew {
-    /// Has a task done. It is done here and now if the system has no thread left.
+    /// Hands a task to a thread. It is done here and now if the system has no thread left.
     pub(super) fn hand(&self, task: Task) {
         let mut state = self.shared.state.lock();
         state.tasks.push_back(task);

@@ -1,8 +1,8 @@
 #![allow(unsafe_code)]
 //! The word that says whether a peer's memory is still exposed, where it is mapped here.
 //!
-//! **Invariant.** The loan is given back when this is dropped, not before, and the endpoint is kept until
-//! then. The word is reached atomically.
+//! **Invariant.** The loan is given back when this is dropped, not before, and the endpoint is kept
+//! until then. The word is reached atomically.
 
 use std::sync::{
     Arc,
@@ -15,7 +15,7 @@ use crate::{
 
 pub(crate) struct Flag {
     loan: Loan,
-    /// What it holds as long as the memory is exposed.
+    /// The value of the word as long as the memory is exposed.
     stamp: u64,
     shared: Arc<Shared>,
 }
@@ -34,7 +34,7 @@ impl Flag {
         Some(Flag { loan, stamp, shared: Arc::clone(shared) })
     }
 
-    /// Whether the memory was still exposed after all that this thread has done to it.
+    /// True if the memory was still exposed after all this thread's accesses.
     pub(crate) fn stands(&self) -> bool {
         // The other half is the owner's barrier, when the exposure ends.
         fence(Ordering::SeqCst);

@@ -1,5 +1,5 @@
-//! What is known of a peer's addresses: pages that lie in memory which is mapped here, by a TLB, and pages
-//! that do not. No I/O.
+//! The known addresses of a peer: pages in memory that is mapped here, by a TLB, and pages that are
+//! not. No I/O.
 
 use std::{collections::VecDeque, ops::Range, sync::Arc};
 
@@ -14,10 +14,10 @@ const PIECES_MAX: usize = 16;
 /// Ranges without anything to map that are known at a time.
 const GAPS_MAX: usize = 16;
 
-/// After so many accesses to memory that could not be mapped it is asked about again.
+/// Accesses to memory that could not be mapped, after which it is asked about again.
 const PLAIN_USES: u32 = 1 << 14;
 
-/// The one space that there are entries of.
+/// The one space of the entries.
 const SPACE: SpaceId = SpaceId(0);
 
 /// Pages that are not mapped.
@@ -31,13 +31,13 @@ pub(super) struct Piece<M> {
     pub memory: M,
 }
 
-/// What is known of some addresses.
+/// The knowledge of some addresses.
 pub(super) enum Known<M> {
-    /// They are mapped.
+    /// All of them are mapped.
     Mapped(Arc<Piece<M>>),
-    /// They are not, or not all, or not for writing.
+    /// Some of them are not mapped, or not for writing.
     Plain,
-    /// Nothing. Somebody should ask, and nobody does yet.
+    /// Nothing. The caller should ask; no question is out.
     Nothing,
 }
 
@@ -46,10 +46,10 @@ pub(super) struct Lookaside<M> {
     pieces: Vec<Arc<Piece<M>>>,
     /// The piece that gives way to the next one.
     next_out: usize,
-    /// What was said to be without any memory that can be mapped, the latest last.
+    /// Ranges that the peer said hold no memory that can be mapped, the latest last.
     gaps: VecDeque<Range<u64>>,
     plain_uses: u32,
-    /// Whether somebody has asked and does not know yet.
+    /// True if a question is out.
     asked: bool,
 }
 
@@ -66,7 +66,8 @@ impl<M> Lookaside<M> {
         })
     }
 
-    /// What is known of `len` bytes, at least 1, at an address. After [`Known::Nothing`] the caller asks.
+    /// The knowledge of `len` bytes, at least 1, at an address. After [`Known::Nothing`] the caller
+    /// asks.
     pub(super) fn find(&mut self, address: u64, len: u64, writes: bool) -> Known<M> {
         let needed = if writes { Rights::ReadWrite } else { Rights::Read };
         match self.tlb.look_up(SPACE, address, needed) {
@@ -102,11 +103,11 @@ impl<M> Lookaside<M> {
         Known::Nothing
     }
 
-    /// One more access to what is not mapped.
+    /// Counts one more access to pages that are not mapped.
     fn plain(&mut self) -> Known<M> {
         self.plain_uses += 1;
         if self.plain_uses > PLAIN_USES {
-            // It may have come to be.
+            // The memory may be mappable by now.
             self.forget();
             self.gaps.clear();
             self.plain_uses = 0;
@@ -127,12 +128,12 @@ impl<M> Lookaside<M> {
         self.tlb.close(SPACE, |_| {});
     }
 
-    /// The answer: these are mapped. What gave way to them.
+    /// The answer: this piece is mapped. Returns the piece that gave way to it.
     #[must_use = "its drop enters the endpoint"]
     pub(super) fn learn(&mut self, piece: Piece<M>) -> Option<Arc<Piece<M>>> {
         self.asked = false;
         let piece = Arc::new(piece);
-        // What was known of the same pages may have been less.
+        // The old entry of the same pages may have covered less.
         self.forget();
         if self.pieces.len() < PIECES_MAX {
             self.pieces.push(piece);
@@ -152,7 +153,7 @@ impl<M> Lookaside<M> {
         self.gaps.push_back(range);
     }
 
-    /// There was no answer.
+    /// The question got no answer.
     pub(super) fn learn_nothing(&mut self, address: u64) {
         self.learn_plain(address..address + 1);
     }
@@ -209,7 +210,7 @@ mod tests {
     }
 
     proptest! {
-        /// Nothing is said to be mapped that is not, whatever else is said.
+        /// No memory is taken for mapped that was not said to be, whatever else is said.
         #[test]
         fn mapped_is_what_was_said_to_be(
             says in prop::collection::vec((0u64..64, 1u64..40, any::<bool>()), 1..60),

@@ -1,30 +1,33 @@
-//! Memory by address: a peer reads and writes what a process has exposed of its own, wherever that lies:
-//! heap, stacks, globals, mapped files (the remote memory write of PM 1.2, Tezuka and others, *Pin-down
-//! Cache*, section 2).
+//! Memory by address: a peer reads and writes memory that a process has exposed of its own,
+//! wherever that lies: heap, stacks, globals, mapped files (the remote memory write of PM 1.2,
+//! Tezuka and others, *Pin-down Cache*, section 2).
 //!
-//! - `owner`: [`Exposed`], what is exposed, and the right to end that. `agent`: what answers peers that
-//!   need the owner: it translates addresses, and copies where nobody else can. `crew`: its threads.
-//! - `remote`: [`RemoteSpace`], what a peer has of it. `lookaside`: what it knows of addresses.
-//!   `served`: reads and writes by the agent. `flag`: the word that says whether it stands.
+//! - `owner`: [`Exposed`], the exposed memory, and the right to end the exposure. `agent`: it
+//!   answers peers that need the owner: it translates addresses, and copies where nothing else can.
+//!   `crew`: its threads.
+//! - `remote`: [`RemoteSpace`], the memory as a peer uses it. `lookaside`: the addresses that it
+//!   knows. `served`: reads and writes by the agent. `flag`: the word that says whether it stands.
 //!
 //! # Which way
 //!
-//! 1. *Mapped*: the address lies in an arena of the owner's. Its agent said so, when this side asked for
-//!    the page, and handed the memory over. Loads and stores.
-//! 2. *By the kernel*: `process_vm_readv(2)`, `process_vm_writev(2)`. The kernel looks up what is behind
-//!    the address when it copies, so it finds what is there then. It also breaks copy-on-write and pages in,
-//!    on the time of who copies.
-//! 3. *Served*: where the kernel denies that, the agent copies, and the bytes go through the ring. What is not
-//!    in memory, the agent has a thread of its own page in; others are served meanwhile.
+//! 1. *Mapped*: the address lies in an arena of the owner's. Its agent said so, when this side
+//!    asked for the page, and handed the memory over. Loads and stores.
+//! 2. *By the kernel*: `process_vm_readv(2)`, `process_vm_writev(2)`. The kernel looks up the
+//!    memory behind the address when it copies, so it finds what is there then. It also breaks
+//!    copy-on-write and pages in, on the time of the copying process.
+//! 3. *Served*: where the kernel denies that, the agent copies, and the bytes go through the ring.
+//!    For pages that are not in memory, the agent has a thread of its own page them in; others are
+//!    served meanwhile.
 //!
-//! The first access to a page goes by 2 or 3, whatever it is; nobody waits for a translation.
+//! The first access to a page goes by 2 or 3, whatever it is; nothing waits for a translation.
 //!
 //! # Never stale
 //!
-//! Ways 2 and 3 keep nothing. What is mapped stays what it was: the owner keeps an extent of an arena from
-//! when it was handed over until the exposure ends, so its addresses cannot come to mean anything else. The
-//! end is seen by all: who is at the memory, by whichever way, says so before it looks whether the exposure
-//! stands ([`hazard`](crate::transport::shm::hazard)), and the owner waits for those.
+//! Ways 2 and 3 keep nothing. Mapped memory keeps its meaning: the owner keeps an extent of an
+//! arena from when it was handed over until the exposure ends, so its addresses cannot come to mean
+//! anything else. The end is seen by all: a thread that uses the memory, by any way, says so before
+//! it looks whether the exposure stands ([`hazard`](crate::transport::shm::hazard)), and the owner
+//! waits for those threads.
 
 mod agent;
 mod crew;

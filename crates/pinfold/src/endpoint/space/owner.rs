@@ -1,8 +1,8 @@
 #![allow(unsafe_code)]
 //! Exposed memory as its owner has it.
 //!
-//! **Invariant.** What is exposed is what the caller of [`Endpoint::expose`] has answered for; this module
-//! touches none of it, and has only [`agent`] do so until the exposure ends.
+//! **Invariant.** The caller of [`Endpoint::expose`] has answered for the exposed memory; this
+//! module touches none of it, and has only [`agent`] do so until the exposure ends.
 
 use std::{
     fmt,
@@ -20,11 +20,11 @@ use crate::{
     worker::shared::Shared,
 };
 
-/// How long the end of an exposure waits for those who are at the memory. A peer that keeps to the rules
-/// is there as long as it takes to copy 1 MiB; one that was ended by force leaves at once.
+/// The time that the end of an exposure waits for threads that use the memory. A peer that keeps to
+/// the rules uses it as long as it takes to copy 1 MiB; one that was killed leaves at once.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Between looks whether they have left.
+/// Time between looks whether they have left.
 const LOOK: Duration = Duration::from_micros(50);
 
 /// Memory of this process that peers may use by its addresses
@@ -43,26 +43,28 @@ pub struct Exposed {
 impl Endpoint {
     /// Lets peers that show the key read, or read and write, this process's memory at `addresses`,
     /// whatever is there: a buffer, the heap, a stack, globals, a mapped file, or all there is
-    /// (`0..1 << 47`). There need not be memory at all of them, and it may come and go: who uses an address
-    /// uses what is there then, or hears [`Error::NotMapped`]. Nothing is pinned, and nothing is copied.
+    /// (`0..1 << 47`). There need not be memory at all of them, and it may come and go: an
+    /// operation uses the memory that is there at the time, or fails with [`Error::NotMapped`].
+    /// Nothing is pinned, and nothing is copied.
     ///
-    /// Peers that may read and write this process's memory by the kernel do so, without this process's
-    /// help; what lies in an arena they map; for others the endpoint's agent copies, while the endpoint
-    /// makes progress.
+    /// Peers that may read and write this process's memory by the kernel do so, without this
+    /// process's help; they map memory that lies in an arena; for others the endpoint's agent
+    /// copies, while the endpoint makes progress.
     ///
-    /// Some µs. What peers have mapped of an arena stays until the exposure ends.
+    /// Costs some µs. Memory of an arena that peers have mapped stays until the exposure ends.
     ///
     /// # Errors
-    /// [`Error::OutOfBounds`] for a range that ends before it begins, or beyond the addresses that programs
-    /// can have; [`Error::Closed`], [`Error::Forked`]; as for [`Endpoint::region`] if there is no memory for
-    /// a word of its own.
+    /// [`Error::OutOfBounds`] for a range that ends before it begins, or beyond the addresses that
+    /// programs can have; [`Error::Closed`], [`Error::Forked`]; as for [`Endpoint::region`] if
+    /// there is no memory for a word of its own.
     ///
     /// # Safety
-    /// Until [`Exposed::revoke`] has returned `Ok`, or its drop has returned, peers may at any moment read
-    /// any bytes of it, and with [`Rights::ReadWrite`] write any to it. So there must be no reference to
-    /// what they may write but to cells that tolerate it (atomics, `UnsafeCell` behind raw pointers), and
-    /// what they may read must be theirs to know. With the stack or the heap as a whole exposed for writing,
-    /// whoever has the key can do with this process what it likes.
+    /// Until [`Exposed::revoke`] has returned `Ok`, or its drop has returned, peers may at any
+    /// moment read any bytes of it, and with [`Rights::ReadWrite`] write any to it. So there must
+    /// be no reference to memory that they may write but to cells that tolerate it (atomics,
+    /// `UnsafeCell` behind raw pointers), and memory that they may read must be theirs to know.
+    /// With the stack or the heap as a whole exposed for writing, a holder of the key can do with
+    /// this process what it likes.
     pub unsafe fn expose(&self, addresses: Range<usize>, rights: Rights) -> Result<Exposed> {
         let Range { start, end } = addresses.clone();
         if start > end || end > ADDRESSES {
@@ -74,7 +76,7 @@ impl Endpoint {
         engine.check()?;
         let flag = engine.core.regions.flag()?;
         let (key, stamp) = engine.core.expose(start as u64..end as u64, rights, &flag)?;
-        // Before anybody can be told where it is.
+        // Before any peer can be told where it is.
         if let Some(word) = flag.word64(0) {
             word.store(stamp, Ordering::SeqCst);
         }
@@ -89,28 +91,28 @@ impl Endpoint {
 const ADDRESSES: usize = 1 << 47;
 
 impl Exposed {
-    /// What peers need to use it: to be sent to them in a message, say.
+    /// The key that peers need to use it: to be sent to them in a message, say.
     pub fn key(&self) -> RegionKey {
         self.key
     }
 
-    /// The addresses.
+    /// The exposed addresses.
     pub fn addresses(&self) -> Range<usize> {
         self.addresses.clone()
     }
 
-    /// What peers may do.
+    /// The rights of peers.
     pub fn rights(&self) -> Rights {
         self.rights
     }
 
-    /// Ends all use by peers, and waits for those who are at it, 10 s at most: mostly some µs. When this
-    /// has returned `Ok`, no peer that keeps to the rules reads or writes the memory any more. (Peers that
-    /// may do so by the kernel may do so without a key, too.) Operations that had succeeded before have had
-    /// their effect.
+    /// Ends all use by peers, and waits for those that are using it, 10 s at most: mostly some µs.
+    /// When this has returned `Ok`, no peer that keeps to the rules reads or writes the memory any
+    /// more. (Peers that may do so by the kernel may do so without a key, too.) Operations that had
+    /// succeeded before have had their effect.
     ///
     /// # Errors
-    /// [`Error::StillVisited`]: somebody has not left. [`Error::Forked`]: it is the parent's.
+    /// [`Error::StillVisited`]: a peer has not left. [`Error::Forked`]: it is the parent's.
     pub fn revoke(mut self) -> Result<()> {
         self.end()
     }
@@ -138,7 +140,7 @@ impl Exposed {
                     return Ok(());
                 }
                 visitors if begun.elapsed() > PATIENCE => {
-                    // Arenas that they may be at are never given back.
+                    // Arenas that peers may be using are never given back.
                     std::mem::forget(entry);
                     return Err(Error::StillVisited { visitors, patience: PATIENCE });
                 }

@@ -1,4 +1,4 @@
-//! Exposed memory as a peer of its owner has it.
+//! Exposed memory as a peer of its owner uses it.
 
 use std::{
     fmt,
@@ -36,16 +36,16 @@ use crate::{
     worker::shared::Shared,
 };
 
-/// Memory of a peer that it has [exposed](Endpoint::expose), by its addresses there. A handle: clones are
-/// the same memory, and can be used from many threads.
+/// Memory of a peer that it has [exposed](Endpoint::expose), by its addresses there. A handle:
+/// clones are the same memory, and can be used from many threads.
 ///
 /// Reads and writes go the cheapest way that there is to an address; receipts say which
-/// ([module](crate) documentation of paths): [`Path::Mapped`] for what lies in an arena of the peer's, some
-/// 50 ns; [`Path::Cma`] for all else, 1 to 2 µs; [`Path::Eager`] where the kernel denies that: then the
-/// peer's endpoint has to make progress.
+/// ([module](crate) documentation of paths): [`Path::Mapped`] for memory in an arena of the peer's,
+/// some 50 ns; [`Path::Cma`] for all else, 1 to 2 µs; [`Path::Eager`] where the kernel denies that:
+/// then the peer's endpoint has to make progress.
 ///
-/// One that succeeds came before the exposure ended, and used the memory that was at the address then,
-/// however often the peer has mapped something else there before.
+/// An operation that succeeds came before the exposure ended, and used the memory that was at the
+/// address then, however often the peer has mapped something else there before.
 #[derive(Clone)]
 pub struct RemoteSpace(Arc<Inner>);
 
@@ -56,37 +56,38 @@ struct Inner {
     exposure: Exposure,
     cma_access: Arc<CmaAccess>,
     otherwise: Otherwise,
-    /// Who does in place of the kernel, once that has denied it.
+    /// The agent, which copies in place of the kernel once that has denied it.
     instead: OnceLock<Served>,
-    /// Why nothing is mapped.
+    /// The reason why nothing is mapped.
     why_not_mapped: Option<Refusal>,
-    /// Whether the owner is this very process.
+    /// True if the owner is this process.
     own: bool,
     known: Mutex<Knowledge>,
     tallies: Tallies,
 }
 
-/// What this side knows of the addresses. One lock for all of it: each operation takes it once.
+/// This side's knowledge of the addresses. One lock for all of it: each operation takes it once.
 struct Knowledge {
     mapped: Lookaside<Mapped>,
-    /// A question that is out, and for what.
+    /// The question that is out, and its address.
     asked: Option<(Reply, u64)>,
 }
 
-/// How memory is reached that is not mapped.
+/// The way to memory that is not mapped.
 enum Otherwise {
     CmaRegion(CmaRegion),
     Served(Served),
 }
 
 impl Endpoint {
-    /// The memory that a peer exposes by this key. Asks its owner, which answers while it makes progress.
+    /// Opens the memory that a peer exposes by this key. Asks its owner, which answers while it
+    /// makes progress.
     ///
     /// # Errors
     /// [`Error::BadKey`]; [`Error::PathRefused`] if the kernel denies reading or writing it and the
-    /// endpoint is [`strict`](crate::Builder::strict); [`Error::LimitReached`] if too much that the peer
-    /// has withdrawn is still in use by this process; [`Error::PeerGone`], [`Error::UnknownPeer`],
-    /// [`Error::Closed`], [`Error::Forked`].
+    /// endpoint is [`strict`](crate::Builder::strict); [`Error::LimitReached`] if too much that the
+    /// peer has withdrawn is still in use by this process; [`Error::PeerGone`],
+    /// [`Error::UnknownPeer`], [`Error::Closed`], [`Error::Forked`].
     pub fn open_space(&self, peer: PeerId, key: &RegionKey) -> Result<RemoteSpace> {
         RemoteSpace::open(self.shared(), peer, key)
     }
@@ -162,7 +163,7 @@ impl RemoteSpace {
         })))
     }
 
-    /// Whose it is.
+    /// The peer that owns it.
     pub fn peer(&self) -> PeerId {
         self.0.peer
     }
@@ -173,13 +174,13 @@ impl RemoteSpace {
         start..start + len
     }
 
-    /// What can be done with it.
+    /// The rights of this side.
     pub fn rights(&self) -> Rights {
         if self.0.exposure.writable { Rights::ReadWrite } else { Rights::Read }
     }
 
-    /// How memory is used that is not mapped here: [`Path::Cma`] or [`Path::Eager`], which takes the place of the
-    /// other where the kernel comes to deny that.
+    /// The path to memory that is not mapped here: [`Path::Cma`], or [`Path::Eager`] where the
+    /// kernel denies that, or comes to deny it.
     pub fn path(&self) -> Path {
         match self.0.otherwise {
             Otherwise::CmaRegion(_) if self.0.instead.get().is_none() => Path::Cma,
@@ -190,10 +191,11 @@ impl RemoteSpace {
     /// Writes `data` at an address of the peer's.
     ///
     /// # Errors
-    /// [`Error::OutOfBounds`], [`Error::ReadOnly`]: nothing was written. [`Error::NotMapped`]: there is no
-    /// memory, or it may not be written, at least at some of the addresses. [`Error::Revoked`],
-    /// [`Error::Withdrawn`] or [`Error::PeerGone`] if the peer is gone: it may or may not have been.
-    /// [`Error::PathRefused`] if the kernel now denies what it allowed when the pair met and the endpoint is
+    /// [`Error::OutOfBounds`], [`Error::ReadOnly`]: nothing was written. [`Error::NotMapped`]:
+    /// there is no memory, or it may not be written, at least at some of the addresses.
+    /// [`Error::Revoked`], [`Error::Withdrawn`] or [`Error::PeerGone`] if the peer is gone: the
+    /// bytes may or may not have been written. [`Error::PathRefused`] if the kernel now denies an
+    /// access it allowed when the pair met and the endpoint is
     /// [`strict`](crate::Builder::strict); [`Error::Forked`].
     pub fn write(&self, address: u64, data: &[u8]) -> Result<Receipt> {
         if !self.0.exposure.writable {
@@ -215,7 +217,7 @@ impl RemoteSpace {
     /// Reads the bytes at an address of the peer's.
     ///
     /// # Errors
-    /// As [`RemoteSpace::write`], but for `ReadOnly`; what was read means nothing then.
+    /// As [`RemoteSpace::write`], except for `ReadOnly`; the bytes in `into` mean nothing then.
     pub fn read(&self, address: u64, into: &mut [u8]) -> Result<Receipt> {
         let len = into.len() as u64;
         let receipt = match self.0.find(address, len, false)? {
@@ -232,7 +234,7 @@ impl RemoteSpace {
 }
 
 impl Inner {
-    /// Where addresses are mapped here; `None` if they are not, or nobody knows yet.
+    /// The mapped piece with these addresses; `None` if they are not mapped, or not known to be.
     fn find(&self, address: u64, len: u64, writes: bool) -> Result<Option<Arc<Piece<Mapped>>>> {
         let Exposure { start, len: size, .. } = self.exposure;
         if address < start || address - start > size || len > size - (address - start) {
@@ -261,7 +263,7 @@ impl Inner {
         Ok(None)
     }
 
-    /// Asks what is behind an address. Nobody else does until there is an answer.
+    /// Asks for the memory behind an address. No other question goes out until there is an answer.
     #[cold]
     fn ask(&self, address: u64, writes: bool) {
         let question = Ask::Translate { address, writes };
@@ -281,7 +283,7 @@ impl Inner {
         }
     }
 
-    /// What was asked about `address` is answered, or will not be.
+    /// Takes the answer about `address`; `None` if there will be none.
     fn learn(&self, answer: Option<Answered>, address: u64) {
         match answer {
             Some(Answered::Mapped(behind)) => {
@@ -314,7 +316,7 @@ impl Inner {
         }
     }
 
-    /// Uses what is mapped, as long as the exposure stands.
+    /// Uses the mapped memory, as long as the exposure stands.
     fn at(
         &self,
         piece: &Piece<Mapped>,
@@ -344,7 +346,8 @@ impl Inner {
         agent.write(address, data).map(|it| self.explain(it))
     }
 
-    /// Who does what the kernel denied. Other errors are handed back, by name where there is no memory.
+    /// The agent, if the kernel denied the operation. Other errors are handed back, by name where
+    /// there is no memory.
     #[cold]
     fn denied(&self, error: Error, address: u64, len: usize) -> Result<&Served> {
         let (errno, way) = match &error {
@@ -383,14 +386,14 @@ impl Inner {
         agent.read(address, into).map(|it| self.explain(it))
     }
 
-    /// Says in a receipt why the memory was not mapped.
+    /// Notes in a receipt why the memory was not mapped.
     fn explain(&self, mut receipt: Receipt) -> Receipt {
         receipt.refuse(Path::Mapped, self.why_not_mapped.unwrap_or(Refusal::NotShareable));
         receipt
     }
 }
 
-/// What the kernel says where there is no memory, by name.
+/// The kernel's error where there is no memory, by name.
 fn not_mapped(error: Error, address: u64, len: usize) -> Error {
     const FAULT: i32 = rustix::io::Errno::FAULT.raw_os_error();
     match error {

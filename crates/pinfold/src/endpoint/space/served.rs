@@ -19,7 +19,7 @@ pub(super) fn ask(shared: &Arc<Shared>, peer: PeerId, claim: Claim, ask: Ask) ->
     Reply::ask_agent(shared, peer, Owned(bytes_of(&ask.words(claim))))
 }
 
-/// What an error of a question means.
+/// The error of the operation, for the error of a question.
 pub(super) fn failed(error: Error) -> Error {
     match error {
         // Nothing was ever exposed there.
@@ -28,17 +28,17 @@ pub(super) fn failed(error: Error) -> Error {
     }
 }
 
-/// Who copies for this side.
+/// The agent's copies for this side.
 pub(super) struct Served {
     pub shared: Arc<Shared>,
     pub peer: PeerId,
     pub claim: Claim,
-    /// Why the kernel does not.
+    /// The reason why the kernel does not copy.
     pub why_not_cma: Refusal,
 }
 
 impl Served {
-    /// Writes bytes at an address that is inside what is exposed.
+    /// Writes bytes at an address inside the exposed range.
     pub(super) fn write(&self, address: u64, data: &[u8]) -> Result<Receipt> {
         let mut out = VecDeque::new();
         for (part, bytes) in data.chunks(PART_MAX).enumerate() {
@@ -58,7 +58,7 @@ impl Served {
         Ok(self.receipt(data.len()))
     }
 
-    /// Reads bytes at an address that is inside what is exposed.
+    /// Reads bytes at an address inside the exposed range.
     pub(super) fn read(&self, address: u64, into: &mut [u8]) -> Result<Receipt> {
         let len = into.len();
         let mut out = VecDeque::new();
@@ -104,7 +104,7 @@ impl Served {
         }
     }
 
-    /// Copied into the ring here, or out of it, and once more by the agent.
+    /// The receipt: copied into the ring here, or out of it, and once more by the agent.
     fn receipt(&self, len: usize) -> Receipt {
         let mut receipt = Receipt::new(Path::Eager, len as u64);
         receipt.copied_user = len as u64;
@@ -118,7 +118,8 @@ pub(super) fn refused(why: Refused, address: u64, len: u64) -> Error {
     match why {
         Refused::Unknown => Error::Revoked,
         Refused::ReadOnly => Error::ReadOnly,
-        // What is exposed is known on this side: who says so of what is inside has no memory there.
+        // This side knows the exposed range: an owner that says so of an address inside has no
+        // memory there.
         Refused::Outside | Refused::NotMapped | Refused::Full | Refused::Senseless => {
             Error::NotMapped { address, len }
         }

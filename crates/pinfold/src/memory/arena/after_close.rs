@@ -1,8 +1,9 @@
-//! Memory that endpoints of this process had given away when they closed, and that receivers still look at.
+//! Memory that endpoints of this process had given away when they closed, and that receivers still
+//! use.
 //!
-//! It stays as it is, whether or not its arena goes on, until whoever has it lets go of it or ends. Nobody
-//! waits for that: it is looked for whenever an arena is about to take memory or is asked what it holds, and
-//! when an endpoint looks around or closes.
+//! The memory stays as it is, whether or not its arena goes on, until its receiver lets go of it or
+//! ends. No thread waits for that: [`sweep`] runs whenever an arena is about to take memory or is
+//! asked for its statistics, and when an endpoint makes progress or closes.
 
 use std::{
     any::Any,
@@ -13,14 +14,15 @@ use std::{
     thread,
 };
 
-/// Bytes that are left at most, in a process. Beyond that, what an endpoint gave is void once it has closed.
+/// Bytes that are left at most, in a process. Beyond that, memory that an endpoint gave is void
+/// once it has closed.
 const BYTES_MAX: u64 = 1 << 30;
 
-/// Who still has it.
+/// The receiver that still has the memory.
 pub(crate) trait Holder: Send {
-    /// Whether it has none of it any more, and never will.
+    /// Returns whether the receiver has none of the memory any more, and never will.
     fn has_let_go(&self) -> bool;
-    /// Whether this process is a child of the one that gave the memory.
+    /// Returns whether this process is a child of the one that gave the memory.
     fn is_forked(&self) -> bool;
 }
 
@@ -32,13 +34,14 @@ struct Entry {
 }
 
 static ENTRIES: Mutex<Vec<Entry>> = Mutex::new(Vec::new());
-/// How many there are, so that nobody takes the lock in vain.
+/// Number of entries, so that no thread takes the lock in vain.
 static COUNT: AtomicUsize = AtomicUsize::new(0);
 
-/// Looks at the lock before it is given up, from one to the next of which other threads run.
+/// Attempts to take the lock before it is given up; between two of them other threads run.
 const LOOKS: u32 = 10_000;
 
-/// Never waits for ever: in a child of `fork(2)` the lock may be held by a thread that is not there.
+/// Takes the lock, or gives up: in a child of `fork(2)` it may be held by a thread that is not
+/// there.
 fn entries() -> Option<MutexGuard<'static, Vec<Entry>>> {
     for _ in 0..LOOKS {
         match ENTRIES.try_lock() {
@@ -50,10 +53,10 @@ fn entries() -> Option<MutexGuard<'static, Vec<Entry>>> {
     None
 }
 
-/// Leaves `bytes` bytes of memory with who has them.
+/// Leaves `bytes` bytes of memory with their receiver.
 ///
 /// # Errors
-/// So much is left already that this would be too much: here it is again.
+/// The limit would be exceeded by this memory: it is handed back.
 pub(crate) fn leave<M: Any + Send>(
     holder: impl Holder + 'static,
     memory: M,
@@ -70,7 +73,7 @@ pub(crate) fn leave<M: Any + Send>(
     Ok(())
 }
 
-/// Takes back what nobody has any more.
+/// Takes back memory that no receiver has any more.
 #[inline]
 pub(crate) fn sweep() {
     if COUNT.load(Ordering::Relaxed) > 0 {
@@ -80,13 +83,14 @@ pub(crate) fn sweep() {
 
 #[cold]
 fn sweep_now() {
-    // A thread that is at it will do; and in a child of `fork(2)` the lock may never be free.
+    // A thread that holds the lock sweeps already; and in a child of `fork(2)` the lock may never
+    // be free.
     let Ok(mut entries) = ENTRIES.try_lock() else { return };
     let mut free = Vec::new();
     let mut at = 0;
     while let Some(entry) = entries.get(at) {
         if entry.holder.is_forked() {
-            // What it looks at is not in this process.
+            // The memory that it refers to is not in this process.
             std::mem::forget(entries.swap_remove(at));
         } else if entry.holder.has_let_go() {
             free.push(entries.swap_remove(at));

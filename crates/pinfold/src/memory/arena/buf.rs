@@ -2,10 +2,10 @@
 //! A buffer of an arena that peers cannot write.
 //!
 //! **Invariant.** An [`ArenaBuf`] alone has the `len` bytes at `at`: the heap gives no two buffers
-//! the same bytes, they are mapped and have memory until the buffer is freed, and only
-//! [`Arena`] makes such buffers, whose extents no peer can map writable: the kernel refuses it, or
-//! the descriptor is not given away. Every byte of the mapping is initialised, by the kernel at
-//! first. So references to them are sound. Peers that read meanwhile see what they see.
+//! the same bytes, they are mapped and have memory until the buffer is freed, and only [`Arena`]
+//! makes such buffers, whose extents no peer can map writable: the kernel refuses it, or the
+//! descriptor is not given away. Every byte of the mapping is initialised, by the kernel at first.
+//! So references to them are sound. Peers that read meanwhile see any of the bytes, old or new.
 
 use std::{
     fmt,

@@ -9,7 +9,7 @@ use super::{
 use crate::Result;
 
 const BYTES_MAX: usize = 64 << 30;
-/// What programs can address on any 64-bit machine.
+/// Bytes that programs can address on any 64-bit machine.
 const BYTES_MAX_LIMIT: usize = 1 << 46;
 
 /// The settings of an arena to be made; each has a sensible default.
@@ -51,8 +51,8 @@ impl ArenaBuilder {
         self
     }
 
-    /// Whether to ask for huge pages: peers then map 2 MiB by one fault, and the arena grows by
-    /// 2 MiB once it has as much. Where the machine has none, small ones are used;
+    /// Sets whether to ask for huge pages: peers then map 2 MiB by one fault, and the arena grows
+    /// by 2 MiB once it has as much. Where the machine has none, small ones are used;
     /// [`ArenaStats::bytes_huge`](super::ArenaStats::bytes_huge) tells. Default: yes. See
     /// `MADV_COLLAPSE` in `madvise(2)`.
     pub fn huge_pages(mut self, wanted: bool) -> ArenaBuilder {

@@ -2,12 +2,12 @@
 //! Bytes that a peer may write at any time.
 //!
 //! **Invariant.** No reference to plain bytes of [`Cells`] ever exists. They are reached by relaxed
-//! atomic loads and stores, eight bytes at a time where they are aligned, or as atomic words. What
-//! was read is a copy.
+//! atomic loads and stores, eight bytes at a time where they are aligned, or as atomic words. Bytes
+//! that were read are a copy.
 //!
-//! Two who reach the same byte at once may do so in accesses of two sizes. The language says nothing
-//! of that (the memory model it borrows has none such); processors do what one expects, and compilers
-//! leave atomics as they are.
+//! Two threads that reach the same byte at once may do so in accesses of two sizes. The language
+//! does not define that (its memory model has no such accesses); processors do as expected, and
+//! compilers leave atomics as they are.
 
 use std::{
     ptr::NonNull,
@@ -37,7 +37,7 @@ impl Cells {
         Cells { at, len }
     }
 
-    /// How many there are.
+    /// Their number.
     pub(crate) fn len(self) -> usize {
         self.len
     }
@@ -47,7 +47,7 @@ impl Cells {
         self.at.as_ptr()
     }
 
-    /// Whether `len` bytes at `offset` lie inside.
+    /// Returns whether `len` bytes at `offset` lie inside.
     pub(crate) fn has(self, offset: usize, len: usize) -> bool {
         offset <= self.len && len <= self.len - offset
     }
@@ -118,7 +118,7 @@ impl Cells {
     }
 
     /// Goes through some bytes, inside the cells: single ones up to the first aligned word, words,
-    /// and single ones at the end. Says how many bytes came before.
+    /// and single ones at the end. Tells with each how many bytes came before.
     fn words(self, offset: usize, len: usize, mut go: impl FnMut(Cell<'_>, usize)) {
         let byte = |at: usize| {
             // SAFETY: inside the cells, which are mapped, and reached atomically only.

@@ -1,7 +1,7 @@
-//! Which chunks of an extent have memory behind them, and which to commit next.
+//! The chunks of an extent that have memory behind them, and those to commit next.
 //!
-//! Plain state, no I/O. A chunk is [`CHUNK_BYTES`] long, a block [`BLOCK_BYTES`], which is what a
-//! huge page holds. A bit that is set is a promise that using the chunk can fail no more.
+//! Plain state, no I/O. A chunk is [`CHUNK_BYTES`] long, a block [`BLOCK_BYTES`], the size of a
+//! huge page. A bit that is set is a promise that using the chunk can fail no more.
 
 use std::ops::Range;
 
@@ -18,9 +18,9 @@ pub(crate) const BLOCK_CHUNKS: u32 = (BLOCK_BYTES / CHUNK_BYTES) as u32;
 /// Chunks to be committed at once.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Piece {
-    /// Which.
+    /// The chunks.
     pub chunks: Range<u32>,
-    /// Whether they are whole blocks, for which huge pages are worth a try.
+    /// True if they are whole blocks, for which huge pages are worth a try.
     pub huge: bool,
 }
 
@@ -52,7 +52,7 @@ impl Committed {
         self.huge.iter().map(|word| word.count_ones()).sum()
     }
 
-    /// Whether all of `range` has memory.
+    /// Returns whether all of `range` has memory.
     #[inline]
     pub(crate) fn covers(&self, range: Range<u32>) -> bool {
         self.next(range.start, range.end, false) == range.end
@@ -97,8 +97,8 @@ impl Committed {
         }
     }
 
-    /// What to commit so that all of `range` has memory. A block of which nothing is there yet is
-    /// committed whole if at least `whole_from` chunks of it are asked for.
+    /// The pieces to commit so that all of `range` has memory. A block of which nothing is there
+    /// yet is committed whole if at least `whole_from` chunks of it are asked for.
     pub(crate) fn plan(&self, range: Range<u32>, whole_from: u32) -> Vec<Piece> {
         let mut plan: Vec<Piece> = Vec::new();
         let mut add = |chunks: Range<u32>, huge: bool| match plan.last_mut() {
@@ -124,8 +124,8 @@ impl Committed {
         plan
     }
 
-    /// What of `range`, which nobody uses, can be returned: what has memory, and of huge pages
-    /// only those that lie inside it whole.
+    /// The chunks of `range`, which no buffer uses, that can be returned: those that have memory,
+    /// and of huge pages only those that lie inside it whole.
     pub(crate) fn idle(&self, range: Range<u32>) -> Vec<Range<u32>> {
         let mut idle = Vec::new();
         for run in self.runs(range, true) {

@@ -1,22 +1,22 @@
-//! When memory that nobody uses goes back to the system by itself.
+//! The rule by which memory that no buffer uses goes back to the system by itself.
 //!
-//! Plain state, no I/O and no clock: time is what is freed meanwhile. A window ends once the bytes
+//! Plain state, no I/O and no clock: time is counted in bytes freed. A window ends once the bytes
 //! freed in it are a few times those committed, so that every buffer that is used in turn was used
-//! within it. What was not needed in this window or the one before is surplus. A program that frees
-//! everything and then nothing more keeps what it has until it says `trim`.
+//! within it. Memory that was needed neither in this window nor in the one before is surplus. A
+//! program that frees everything and then nothing more keeps its memory until it calls `trim`.
 
 /// A window holds at least so many frees.
 const FREES_MIN: u32 = 16;
-/// And lasts until so many times the committed bytes were freed, or so many frees were seen.
+/// A window lasts until so many times the committed bytes were freed, or so many frees were seen.
 const TURNS: u64 = 4;
 const FREES_MAX: u32 = 1 << 20;
-/// Kept beyond what was needed: a part of that, and at least so many bytes.
+/// Memory kept beyond the need: a part of the need, and at least so many bytes.
 const SPARE_PART: u64 = 8;
 const SPARE_BYTES: u64 = 4 << 20;
-/// Less than that is not worth a system call.
+/// Less surplus than that is not worth a system call.
 const SURPLUS_MIN: u64 = 1 << 20;
 
-/// What was needed lately.
+/// The demand for memory of late.
 #[derive(Debug, Default)]
 pub(crate) struct Demand {
     /// The most bytes in use in this window and in the one before.
@@ -33,8 +33,8 @@ impl Demand {
         self.peak = self.peak.max(live);
     }
 
-    /// `bytes` were freed, `live` are still in use, `committed` have memory. How many of those to
-    /// return now.
+    /// `bytes` were freed, `live` are still in use, `committed` have memory. Returns how many of
+    /// those to give back to the system now.
     #[inline]
     pub(crate) fn freed(&mut self, bytes: u64, live: u64, committed: u64) -> u64 {
         self.frees += 1;
@@ -60,8 +60,8 @@ mod tests {
 
     const MIB: u64 = 1 << 20;
 
-    /// Frees and takes `bytes` over and over with `live` in use besides, and returns surplus; what
-    /// is committed in the end.
+    /// Frees and takes `bytes` over and over with `live` in use besides, and returns surplus.
+    /// Returns the bytes that are committed in the end.
     fn churn(demand: &mut Demand, turns: u32, bytes: u64, live: u64, mut committed: u64) -> u64 {
         for _ in 0..turns {
             demand.grew(live + bytes);

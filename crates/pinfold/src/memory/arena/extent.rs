@@ -19,7 +19,7 @@ use pinfold_sys::{
 
 use super::committed::{BLOCK_BYTES, CHUNK_BYTES, Piece};
 
-/// What `/proc/PID/maps` calls it.
+/// The name of an extent in `/proc/PID/maps`.
 const NAME: &str = "pinfold-arena";
 
 /// The descriptor has never left this process, so holes can be punched.
@@ -35,7 +35,7 @@ pub(crate) struct Extent {
     pub id: u64,
     pub len: usize,
     pub peers_may_write: bool,
-    /// There until the extent is dropped.
+    /// The mapping; `Some` until the extent is dropped.
     mapping: Option<SharedMapping>,
     file: OwnedFd,
     sealed: AtomicU8,
@@ -47,7 +47,7 @@ impl Extent {
     /// it takes memory yet.
     ///
     /// # Errors
-    /// The call that failed, and what it said.
+    /// The call that failed, and its error.
     pub(crate) fn new(
         len: usize,
         align: usize,
@@ -76,15 +76,15 @@ impl Extent {
         self.mapping.as_ref().map_or(ptr::null_mut(), SharedMapping::as_ptr)
     }
 
-    /// Whether this process was forked from the one that made it.
+    /// Returns whether this process was forked from the one that made it.
     pub(crate) fn is_forked(&self) -> bool {
         self.mark.is_child()
     }
 
-    /// Has the system set memory aside for some chunks. Whether they are huge pages now.
+    /// Has the system set memory aside for some chunks. Returns whether they are huge pages now.
     ///
     /// # Errors
-    /// What the kernel said; part of the chunks may have memory all the same.
+    /// The kernel's error; part of the chunks may have memory all the same.
     pub(crate) fn commit(&self, piece: &Piece) -> io::Result<bool> {
         let Some(mapping) = &self.mapping else { return Ok(false) };
         let range = self.bytes(&piece.chunks);
@@ -100,8 +100,8 @@ impl Extent {
         Ok(huge)
     }
 
-    /// Whether memory can be returned while the extent lives: the seal against writers also is one
-    /// against holes.
+    /// Returns whether memory can be returned while the extent lives: the seal against writers also
+    /// is one against holes.
     pub(crate) fn can_release(&self) -> bool {
         self.sealed.load(Ordering::Relaxed) != SEALED_FOR_READERS
     }
@@ -109,7 +109,7 @@ impl Extent {
     /// Gives the memory of some chunks back to the system.
     ///
     /// # Errors
-    /// What the kernel said: `EPERM` if the extent was sealed meanwhile.
+    /// The kernel's error: `EPERM` if the extent was sealed meanwhile.
     pub(crate) fn release(&self, chunks: &Range<u32>) -> io::Result<()> {
         match &self.mapping {
             Some(mapping) => mapping.release(self.bytes(chunks)),
@@ -117,11 +117,11 @@ impl Extent {
         }
     }
 
-    /// Puts the last seals on, before the descriptor leaves this process. Whether the kernel
-    /// refuses new writers from now on.
+    /// Puts the last seals on, before the descriptor leaves this process. Returns whether the
+    /// kernel refuses new writers from now on.
     ///
     /// # Errors
-    /// What the kernel said.
+    /// The kernel's error.
     pub(crate) fn seal(&self) -> Result<bool, Failed> {
         match self.sealed.load(Ordering::Relaxed) {
             SEALED_FOR_READERS => return Ok(true),
@@ -135,7 +135,7 @@ impl Extent {
         Ok(readers)
     }
 
-    /// Whether it is sealed and the kernel refuses new writers.
+    /// Returns whether it is sealed and the kernel refuses new writers.
     #[cfg(test)]
     pub(crate) fn is_sealed_for_readers(&self) -> bool {
         self.sealed.load(Ordering::Relaxed) == SEALED_FOR_READERS
@@ -154,7 +154,7 @@ impl Extent {
 impl Drop for Extent {
     fn drop(&mut self) {
         if self.is_forked() {
-            // The mapping is not in this process; something else may lie there by now.
+            // The mapping is not in this process; another one may lie there by now.
             std::mem::forget(self.mapping.take());
         }
     }

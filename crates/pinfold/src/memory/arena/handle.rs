@@ -8,9 +8,9 @@ use crate::Result;
 /// Memory of this process that its peers can map and read, but not write.
 ///
 /// Buffers in it are used like any other memory. Messages from and into them are copied once, at
-/// user level, by whichever side is free, where ordinary memory takes two copies or the kernel.
-/// Peers to which something in an arena was sent can read all that lies beside it, before and after,
-/// until they are gone: use several arenas for peers that must not see each other's data.
+/// user level, by the side that is free, where ordinary memory takes two copies or the kernel.
+/// Peers to which a message in an arena was sent can read all that lies beside it, before and
+/// after, until they are gone: use several arenas for peers that must not see each other's data.
 ///
 /// A handle is cheap to clone, and can be used from many threads. The memory lives until the last
 /// handle and the last buffer are gone.
@@ -48,12 +48,12 @@ impl Arena {
         ArenaBuilder::default()
     }
 
-    /// A buffer of `len` bytes, at a multiple of 64 bytes. What it holds is unspecified: zeros, or
+    /// A buffer of `len` bytes, at a multiple of 64 bytes. Its contents are unspecified: zeros, or
     /// bytes of buffers of this arena that were dropped.
     ///
     /// All of it has memory: using it does not fail later. Where memory has to be had from the
-    /// system first, that takes 0.1 to 1 ms per MiB; otherwise some tens of nanoseconds, whatever
-    /// the size. See `madvise(2)`, `MADV_POPULATE_WRITE`.
+    /// system first, that takes 0.1 to 1 ms per MiB; otherwise some tens of nanoseconds, at any
+    /// size. See `madvise(2)`, `MADV_POPULATE_WRITE`.
     ///
     /// # Errors
     /// [`Error::LimitReached`](crate::Error::LimitReached) beyond
@@ -83,19 +83,19 @@ impl Arena {
         Ok(buf)
     }
 
-    /// Gives all memory that no buffer uses back to the system. How many bytes that were.
+    /// Gives all memory that no buffer uses back to the system. Returns the number of bytes.
     ///
-    /// Memory also goes back by itself: what was not needed while several times the arena's bytes
-    /// were freed, or at once when the budget or the machine is short. As long as peers have seen
-    /// nothing of an extent (a part of an arena: 64 MiB or more shared by buffers up to 8 MiB, or
-    /// one larger buffer), its memory goes back by 256 KiB; after that only once all of the extent
-    /// is free, because the seal that keeps peers from writing also keeps the owner from punching
-    /// holes. 0.3 ms per MiB.
+    /// Memory also goes back by itself: once it was not needed while several times the arena's
+    /// bytes were freed, or at once when the budget or the machine is short. As long as peers have
+    /// seen nothing of an extent (a part of an arena: 64 MiB or more shared by buffers up to 8 MiB,
+    /// or one larger buffer), its memory goes back by 256 KiB; after that only once all of the
+    /// extent is free, because the seal that keeps peers from writing also keeps the owner from
+    /// punching holes. 0.3 ms per MiB.
     pub fn trim(&self) -> u64 {
         self.heap.trim()
     }
 
-    /// What the arena holds now.
+    /// The arena's statistics now.
     pub fn stats(&self) -> ArenaStats {
         self.heap.stats()
     }
@@ -145,7 +145,7 @@ impl SharedArena {
         self.heap.trim()
     }
 
-    /// What the arena holds now.
+    /// The arena's statistics now.
     pub fn stats(&self) -> ArenaStats {
         self.heap.stats()
     }

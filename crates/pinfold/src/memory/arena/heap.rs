@@ -2,8 +2,8 @@
 //!
 //! Two locks. `state` is held for a few dozen instructions. `growth` is held by the one thread that
 //! commits or returns memory, through system calls that take from microseconds to seconds; it is
-//! taken before `state`, and others go on using what is committed. A thread that placed a buffer
-//! where there is no memory yet waits for `growth` and commits it.
+//! taken before `state`, and other threads go on using committed memory. A thread that placed a
+//! buffer where there is no memory yet waits for `growth` and commits it.
 //!
 //! Invariant: a chunk that is committed in the account has memory, and only the holder of `growth`
 //! takes that away, after it took the chunk out of the account while no buffer was in it. So a
@@ -28,7 +28,7 @@ use super::{
 };
 use crate::{Error, Result};
 
-/// Extents that buffers share have so many bytes of address space.
+/// Bytes of address space of an extent that buffers share.
 const EXTENT_BYTES: usize = 64 << 20;
 /// In large arenas they are longer, so that there are not too many: a part of the arena, up to a
 /// maximum.
@@ -36,7 +36,7 @@ const EXTENT_PART: usize = 8;
 const EXTENT_BYTES_MAX: usize = 1 << 30;
 /// An arena with so much memory takes more by whole blocks.
 const GENEROUS_BYTES: u64 = 2 << 20;
-/// Committed by one system call, so that little is lost track of if it fails midway.
+/// Chunks committed by one system call, so that little is lost track of if it fails midway.
 const STEP_CHUNKS: u32 = ((16 << 20) / CHUNK_BYTES) as u32;
 /// After the machine had no huge page, so many pieces are not tried, doubling up to a maximum.
 const HUGE_PAUSE_MAX: u32 = 1024;
@@ -51,7 +51,7 @@ pub(crate) struct Settings {
     pub peers_may_write: bool,
 }
 
-/// All that an arena is. Lives until the last handle and the last buffer are gone.
+/// The whole of an arena. Lives until the last handle and the last buffer are gone.
 pub(crate) struct Heap {
     settings: Settings,
     mark: Arc<ForkMark>,
@@ -59,12 +59,12 @@ pub(crate) struct Heap {
     state: Mutex<State>,
 }
 
-/// What the holder of `growth` knows.
+/// The record of refused huge pages, for the thread that holds `growth`.
 #[derive(Debug, Default)]
 struct Growth {
     /// Pieces for which huge pages are not tried.
     huge_wait: u32,
-    /// How many those were when huge pages were last refused.
+    /// Their number when huge pages were last refused.
     huge_pause: u32,
 }
 
@@ -80,7 +80,7 @@ impl Heap {
         let mark = Arc::new(mark);
         let (growth, state) = (Mutex::default(), Mutex::default());
         let heap = Heap { settings, mark, growth, state };
-        // So that whatever is denied is known at once.
+        // The first extent is made now, so that a refusal by the system is known at once.
         let first = heap.add_extent(&Want::new(1, 1)?)?;
         lock(&heap.state).withdraw(first.block);
         Ok(Arc::new(heap))
@@ -114,7 +114,7 @@ impl Heap {
     fn alloc_slowly(&self, want: &Want, placed: Option<Placed>) -> Result<(Block, NonNull<u8>)> {
         after_close::sweep();
         let mut growth = lock(&self.growth);
-        // Somebody else may have made room while this thread waited.
+        // Another thread may have made room while this one waited.
         let placed = match placed.or_else(|| lock(&self.state).place(want)) {
             Some(placed) => placed,
             None => self.make_room(&mut growth, want)?,
@@ -154,7 +154,7 @@ impl Heap {
         (ArenaRef::new(Arc::clone(extent)), range.start)
     }
 
-    /// Returns all memory that nobody uses. How many bytes.
+    /// Gives all memory that no buffer uses back to the system. Returns the number of bytes.
     pub(crate) fn trim(&self) -> u64 {
         if self.mark.is_child() {
             return 0;
@@ -171,11 +171,11 @@ impl Heap {
         lock(&self.state).stats()
     }
 
-    /// A place where there was none.
+    /// Makes a place for a buffer where there was none.
     fn make_room(&self, growth: &mut Growth, want: &Want) -> Result<Placed> {
         self.add_extent(want).or_else(|_| {
-            // Address space that nobody uses can be used otherwise, and a large buffer may also lie
-            // among others.
+            // Address space that no buffer uses can be used otherwise, and a large buffer may also
+            // lie among others.
             self.release(growth, Trim::All);
             let shared = lock(&self.state).place_shared(want);
             shared.map_or_else(|| self.add_extent(want), Ok)
@@ -214,7 +214,7 @@ impl Heap {
             }
         };
         let placed = lock(&self.state).add(extent, own, want);
-        // An empty extent has room for what it was made for.
+        // An empty extent has room for the buffer it was made for.
         placed.ok_or(Error::LimitReached {
             what: "the length of a buffer",
             limit: EXTENT_BYTES_LIMIT as u64,
@@ -267,7 +267,7 @@ impl Heap {
         Ok(())
     }
 
-    /// Whether the budget and the system have room for some pieces.
+    /// Returns whether the budget and the system have room for some pieces.
     fn affords(&self, pieces: &[Piece]) -> Result<()> {
         let bytes = bytes(pieces);
         let budget = self.settings.bytes_budget;
@@ -281,7 +281,7 @@ impl Heap {
         room::check(bytes)
     }
 
-    /// Returns memory that nobody uses. How many bytes.
+    /// Gives memory that no buffer uses back to the system. Returns the number of bytes.
     fn release(&self, _growth: &mut Growth, trim: Trim) -> u64 {
         let idle = lock(&self.state).take_idle(trim);
         let mut bytes = idle.bytes;
@@ -306,7 +306,7 @@ fn bytes(pieces: &[Piece]) -> u64 {
     pieces.iter().map(|p| u64::from(p.chunks.end - p.chunks.start) * CHUNK_BYTES as u64).sum()
 }
 
-/// Whether a smaller extent may be possible where this one was not.
+/// Returns whether a smaller extent may be possible where this one was not.
 fn is_short(failed: Failed) -> bool {
     matches!(failed.errno, Errno::NOMEM | Errno::FBIG)
 }

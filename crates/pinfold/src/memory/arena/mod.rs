@@ -5,13 +5,13 @@
 //! - `handle`, `builder`: [`Arena`] and [`SharedArena`], which programs hold.
 //! - `buf`, `shared`: their buffers.
 //! - `heap`: commits memory and returns it.
-//! - `state`: the account of extents; under it `space` (which bytes are in use), `committed` (which
-//!   have memory), `demand` (what was needed lately) and `recent` (what was just dropped). No system calls.
-//! - `room`: how much memory the system has left.
+//! - `state`: the account of extents; under it `space` (the bytes in use), `committed` (those with
+//!   memory), `demand` (the need of late) and `recent` (blocks just dropped). No system calls.
+//! - `room`: the memory that the system has left.
 //! - `extent`: one memfd and its mapping.
 //! - `registry`: from an address to the extent it is in.
 //! - `remote`: extents of peers, mapped here.
-//! - `after_close`: what closed endpoints had given away and is still looked at.
+//! - `after_close`: memory that closed endpoints had given away and that is still used.
 //!
 //! # Why an arena is several files
 //!
@@ -24,20 +24,21 @@
 //! extents of 64 MiB and more; a larger one has its own. An extent is sealed when its descriptor
 //! is first wanted; until then, and if peers may write, it returns memory by holes.
 //!
-//! It has more to it: a reader that touches pages of a sparse file allocates them, so what a hostile
-//! reader can waste is bounded by the extents it knows; and a peer maps what it needs and no more.
+//! There are two more reasons: a reader that touches pages of a sparse file allocates them, so the
+//! waste by a hostile reader is bounded by the extents it knows; and a peer maps only the extents
+//! it needs.
 //!
 //! # What cannot fail later
 //!
 //! A buffer is handed out once all of it has memory. Want of memory is thus an error of
-//! [`Arena::alloc`]. [`room`] says what is left to chance on the way there.
+//! [`Arena::alloc`]. [`room`] names the cases that are left to chance on the way there.
 //!
 //! # Huge pages
 //!
 //! Of two ways to huge pages in shared memory, `MADV_HUGEPAGE` depends on a setting that is `never`
 //! nearly everywhere. `MADV_COLLAPSE` of a block in which one page is present works with it, and
-//! gets 2 MiB several times faster than filling it by small pages. It never makes the kernel kill
-//! anybody for want of memory.
+//! gets 2 MiB several times faster than filling it by small pages. It never makes the kernel kill a
+//! process for want of memory.
 
 pub(crate) mod after_close;
 mod buf;

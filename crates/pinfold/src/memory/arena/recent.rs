@@ -27,7 +27,7 @@ impl<B: Copy> Default for Recent<B> {
     }
 }
 
-/// Where blocks of a length are kept.
+/// The place of blocks of a length.
 #[inline]
 fn index(units: u32) -> usize {
     // The golden ratio spreads powers of two and multiples alike.
@@ -43,7 +43,8 @@ impl<B: Copy> Recent<B> {
         if found { entry.take().map(|entry| entry.block) } else { None }
     }
 
-    /// Keeps a block. What has to go for it, or the block itself if it is too long.
+    /// Keeps a block. Returns the block that has to go for it, or the block itself if it is too
+    /// long.
     #[inline]
     pub(crate) fn put(&mut self, units: u32, block: B) -> Option<B> {
         if units > UNITS_MAX {

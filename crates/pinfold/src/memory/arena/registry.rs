@@ -1,8 +1,9 @@
-//! Which extents this process has, found by address.
+//! The extents of this process, found by address.
 //!
 //! The table is read far more often than written, so it is replaced as a whole, and readers take
-//! what there is. It has weak references: an extent that is being dropped leaves the table before
-//! its addresses can mean something else, and whoever still reads an old table finds it dead.
+//! the current one. It has weak references: an extent that is being dropped leaves the table before
+//! its addresses can mean another mapping, and a thread that still reads an old table finds it
+//! dead.
 
 use std::{
     ops::{Deref, Range},
@@ -19,9 +20,9 @@ use pinfold_sys::io::poll::EventFd;
 use super::extent::Extent;
 use crate::{Error, Result};
 
-/// An extent that is found by its addresses as long as this is there.
+/// An extent that is found by its addresses as long as this value lives.
 ///
-/// It is there as long as something of it is in use: a heap, or a reference from [`find`].
+/// The value lives as long as it has a user: a heap, or a reference from [`find`].
 pub(crate) struct Listed(Extent);
 
 impl Deref for Listed {
@@ -36,7 +37,8 @@ impl Deref for Listed {
 impl Drop for Listed {
     fn drop(&mut self) {
         if !self.is_forked() {
-            // Before the extent is dropped, and the addresses can mean something else.
+            // The entry goes before the extent is dropped, and the addresses can mean another
+            // mapping.
             remove(self.id);
         }
     }
@@ -49,17 +51,17 @@ struct Entry {
     extent: Weak<Listed>,
 }
 
-/// By address.
+/// The extents, by address.
 static TABLE: ArcSwapOption<Vec<Entry>> = ArcSwapOption::const_empty();
 /// Taken by writers.
 static WRITER: Mutex<()> = Mutex::new(());
 /// All extents there ever were lie between these, so that most addresses need no look at the table.
-/// Relaxed: whoever has an address in an extent got it from a thread that had widened them.
+/// Relaxed: a thread that has an address in an extent got it from a thread that had widened them.
 static LOWEST: AtomicUsize = AtomicUsize::new(usize::MAX);
 static HIGHEST: AtomicUsize = AtomicUsize::new(0);
 /// Extents that are gone.
 static GONE: AtomicU64 = AtomicU64::new(0);
-/// Signalled when one is: endpoints that may sleep.
+/// Signalled when an extent is gone: endpoints that may sleep.
 static SLEEPERS: Mutex<Vec<Weak<EventFd>>> = Mutex::new(Vec::new());
 
 /// Has an extent found from now on.
@@ -90,7 +92,7 @@ fn sleepers() -> MutexGuard<'static, Vec<Weak<EventFd>>> {
     SLEEPERS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Has `kick` signalled, as long as it is there, whenever [`gone`] says something new.
+/// Has `kick` signalled, as long as it is there, whenever [`gone`] changes.
 pub(crate) fn wake_when_gone(kick: &Arc<EventFd>) {
     let mut sleepers = sleepers();
     sleepers.retain(|sleeper| sleeper.strong_count() > 0);
@@ -106,7 +108,7 @@ fn edit(change: impl FnOnce(&mut Vec<Entry>)) {
 }
 
 /// The extent of this process that the `len` bytes at `at` lie in, and their offset there. A few
-/// nanoseconds where the answer is no.
+/// nanoseconds where they lie in none.
 ///
 /// Memory that was freed may still be found, so the caller must know that it is in use.
 #[inline]
@@ -139,14 +141,14 @@ pub(crate) fn gap_at(address: usize) -> Range<usize> {
     below.unwrap_or(0)..above.unwrap_or(usize::MAX)
 }
 
-/// Extents of this process that are gone. As long as the number stays, whatever
-/// [`is_live`] said does, too.
+/// Number of extents of this process that are gone. As long as it stays the same, the answers of
+/// [`is_live`] do, too.
 pub(crate) fn gone() -> u64 {
     GONE.load(Ordering::Acquire)
 }
 
-/// Whether the extent `id` is there. Once it is not, peers should drop their mapping of it, so that
-/// its memory goes back to the system.
+/// Returns whether the extent `id` is there. Once it is not, peers should drop their mapping of it,
+/// so that its memory goes back to the system.
 pub(crate) fn is_live(id: u64) -> bool {
     let table = TABLE.load();
     table.iter().flat_map(|table| table.iter()).any(|e| e.id == id && e.extent.strong_count() > 0)
@@ -173,7 +175,7 @@ impl ArenaRef {
         self.extent.len as u64
     }
 
-    /// Whether peers may write it, by a [`SharedArena`](super::SharedArena).
+    /// Returns whether peers may write it, by a [`SharedArena`](super::SharedArena).
     pub(crate) fn peers_may_write(&self) -> bool {
         self.extent.peers_may_write
     }
@@ -182,8 +184,8 @@ impl ArenaRef {
     /// an arena that peers may only read goes back to the system by whole extents.
     ///
     /// # Errors
-    /// `EOPNOTSUPP` if peers may only read and the kernel cannot refuse writers; what
-    /// `fcntl(F_ADD_SEALS)` said.
+    /// `EOPNOTSUPP` if peers may only read and the kernel cannot refuse writers; the error of
+    /// `fcntl(F_ADD_SEALS)`.
     pub(crate) fn fd_for_peers(&self) -> Result<BorrowedFd<'_>> {
         let readers_only = self.extent.seal().map_err(Error::failed("an arena"))?;
         if readers_only || self.extent.peers_may_write {
@@ -198,7 +200,7 @@ impl ArenaRef {
         self.extent.fd()
     }
 
-    /// Whether the descriptor was sealed for peers that may only read it.
+    /// Returns whether the descriptor was sealed for peers that may only read it.
     #[cfg(test)]
     pub(crate) fn is_sealed_for_readers(&self) -> bool {
         self.extent.is_sealed_for_readers()

@@ -4,16 +4,16 @@
 //! **Invariant.** No reference to bytes of a mapping ever exists: its owner can write them at any
 //! time. [`Mapping::get`] hands out raw pointers, bounded, to copy out of.
 //!
-//! A peer may send a file without memory in it. Whoever reads there takes memory for it, out of its
-//! own memory control group, which ends in that of a hostile peer's victim being killed. So nothing
-//! is touched that the file does not have ([`Mapping::prepare`]); and what is in a file that is
-//! sealed against writers stays there, for the same seal refuses holes. Where peers may write, the
+//! A peer may send a file without memory in it. A process that reads there takes memory for it, out
+//! of its own memory control group: a hostile peer could have its victim killed that way. So no
+//! page is touched that the file does not have ([`Mapping::prepare`]); and pages of a file that is
+//! sealed against writers stay there, for the same seal refuses holes. Where peers may write, the
 //! owner can make holes at any time: there each copy that it asks for looks anew
 //! ([`Mapping::prepare_copy`]), so that an owner which makes one in the midst of a chunk has that
-//! chunk's memory of the copier, at most. When a part is first touched the kernel is asked to map it,
-//! which fails where touching it would be a `SIGBUS`.
+//! chunk's memory of the copier, at most. When a part is first touched the kernel is asked to map
+//! it, which fails where touching it would be a `SIGBUS`.
 //!
-//! In a forked child the mapping is absent, and something else may lie at its addresses.
+//! In a forked child the mapping is absent, and another mapping may lie at its addresses.
 
 use std::{
     io,
@@ -40,14 +40,14 @@ use crate::{Error, Result};
 
 /// Bytes that are prepared at a time, as an exponent.
 const PART_SHIFT: u32 = 18;
-/// How long 256 KiB may take to come from where they were swapped out.
+/// The time that 256 KiB may take to be read back from swap.
 const SWAP_PATIENCE: Duration = Duration::from_secs(1);
 
 /// A peer's extent.
 pub(crate) struct Mapping {
     kind: ManuallyDrop<Kind>,
     mark: Arc<ForkMark>,
-    /// A bit for each part that was prepared. Relaxed: a part that is prepared twice is no harm.
+    /// A bit for each part that was prepared. Relaxed: to prepare a part twice does no harm.
     prepared: Box<[AtomicU64]>,
 }
 
@@ -73,10 +73,10 @@ impl Kind {
 }
 
 impl Mapping {
-    /// Whether what a peer sent can be mapped. How many bytes those are.
+    /// Checks that the file a peer sent can be mapped. Returns its length in bytes.
     ///
     /// # Errors
-    /// As for [`Mapping::map_readonly`], short of what `mmap(2)` itself says.
+    /// As for [`Mapping::map_readonly`], except errors of `mmap(2)` itself.
     pub(crate) fn check(fd: BorrowedFd<'_>, bytes_max: u64, writable: bool) -> Result<usize> {
         let refused = |error: SealError| match error {
             SealError::Os(failed) => Error::failed("the arena of a peer")(failed),
@@ -92,7 +92,7 @@ impl Mapping {
         Ok(len)
     }
 
-    /// Maps what a peer sent, to be read. The kernel refuses to make the mapping writable.
+    /// Maps the file a peer sent, for reading. The kernel refuses to make the mapping writable.
     ///
     /// # Errors
     /// [`Error::Os`] if it is no memfd of exactly that size, could still shrink or be sealed
@@ -108,7 +108,7 @@ impl Mapping {
         Ok(Mapping::new(Kind::ReadOnly(mapping), len, mark))
     }
 
-    /// Maps what a peer sent, to be read and written.
+    /// Maps the file a peer sent, for reading and writing.
     ///
     /// # Errors
     /// As for [`Mapping::map_readonly`]; `EPERM` if the owner has it sealed for readers.
@@ -128,14 +128,14 @@ impl Mapping {
         Mapping { kind: ManuallyDrop::new(kind), mark: Arc::clone(mark), prepared }
     }
 
-    /// Whether its owner can take memory out of it again.
+    /// Returns whether its owner can take memory out of it again.
     pub(crate) fn is_fickle(&self) -> bool {
         matches!(&*self.kind, Kind::Writable(_))
     }
 
-    /// Whether the file has memory for the `len` bytes at `offset`, of which as many as lie inside
-    /// count. A load for 256 KiB that were prepared before and whose owner cannot take them away; else
-    /// up to 50 ns a page. Memory that is swapped out does not count.
+    /// Returns whether the file has memory for the `len` bytes at `offset`, of which as many as lie
+    /// inside count. A load for 256 KiB that were prepared before and whose owner cannot take them
+    /// away; else up to 50 ns a page. Memory that is swapped out does not count.
     #[inline]
     pub(crate) fn has_memory(&self, offset: u64, len: u64) -> bool {
         let end = offset.saturating_add(len).min(self.len());
@@ -147,7 +147,7 @@ impl Mapping {
 
     #[cold]
     fn is_resident(&self, start: u64, end: u64) -> bool {
-        // By whole parts, since these are what is prepared.
+        // By whole parts, since memory is prepared by these.
         let end = end.next_multiple_of(1 << PART_SHIFT).min(self.len());
         self.kind.is_resident(start as usize..end as usize).unwrap_or(false)
     }
@@ -158,8 +158,8 @@ impl Mapping {
         word & 1 << (part % 64) != 0
     }
 
-    /// As [`Mapping::prepare`], for a copy that its owner has asked for; of memory that the owner can
-    /// take away it first sees that it is there.
+    /// As [`Mapping::prepare`], for a copy that its owner has asked for; memory that the owner can
+    /// take away is first checked to be there.
     ///
     /// # Errors
     /// As for [`Mapping::prepare`]; `ENODATA` if it is not.
@@ -174,8 +174,8 @@ impl Mapping {
     /// time that takes two system calls for 256 KiB, later a load.
     ///
     /// # Errors
-    /// `ENODATA` where the file has no memory, `ENOMEM` or `EFAULT` where there is none to map it;
-    /// `EINVAL` if they do not lie inside.
+    /// `ENODATA` where the file has no memory, `ENOMEM` or `EFAULT` where the kernel has none to
+    /// map it; `EINVAL` if they do not lie inside.
     #[inline]
     pub(crate) fn prepare(&self, offset: u64, len: u64) -> io::Result<()> {
         let end = offset.checked_add(len).filter(|end| *end <= self.len());
@@ -205,7 +205,7 @@ impl Mapping {
         }
     }
 
-    /// Returns when what is missing of a range was read back from where it was swapped out.
+    /// Returns when the missing pages of a range were read back from swap.
     fn await_swap(&self, range: Range<usize>) -> io::Result<()> {
         self.kind.fetch(range.clone())?;
         let end = Instant::now() + SWAP_PATIENCE;
@@ -218,7 +218,8 @@ impl Mapping {
         Ok(())
     }
 
-    /// Whether this process is a child of the one that it is mapped in: then it is not here.
+    /// Returns whether this process is a child of the one that it is mapped in: then the mapping is
+    /// not here.
     pub(crate) fn is_absent(&self) -> bool {
         self.mark.is_child()
     }
@@ -266,8 +267,9 @@ impl Drop for Mapping {
     }
 }
 
-/// Maps aligned as at the owner, so that huge pages are mapped as such; where there is no address space to
-/// choose from, anywhere: what was unmapped can be mapped again where just that much is left.
+/// Maps aligned as at the owner, so that huge pages are mapped as such; where there is no address
+/// space to choose from, anywhere: a file that was unmapped can be mapped again where just that
+/// much is left.
 fn aligned<T>(map: impl Fn(usize) -> io::Result<T>) -> io::Result<T> {
     map(BLOCK_BYTES).or_else(|error| match rustix::io::Errno::from_io_error(&error) {
         Some(rustix::io::Errno::NOMEM) => map(rustix::param::page_size()),

@@ -1,12 +1,12 @@
-//! How much memory the system has left for this process.
+//! The memory that the system has left for this process.
 //!
-//! The kernel answers want of memory in a page fault by killing somebody, also where the fault is
+//! The kernel answers want of memory in a page fault by killing a process, also where the fault is
 //! one that `madvise` asked for. So the limits are looked at before memory is committed: the
 //! machine's, and those of the memory control group of this process and of all its ancestors that
 //! can be seen, in version 2 (`memory.max`, `memory.high`) and version 1 (`memory.limit_in_bytes`).
 //!
-//! What is left to chance: memory that others take between the look and the commit, control groups
-//! above the root of this process's view, and limits that are lowered later.
+//! Left to chance are memory that others take between the look and the commit, control groups above
+//! the root of this process's view, and limits that are lowered later.
 
 use std::{
     fs, io,
@@ -18,7 +18,7 @@ use pinfold_sys::refused::may_pass;
 
 use crate::{Error, Result};
 
-/// A part of every limit that is not used, for what the kernel needs itself: one so-many-th, and
+/// A part of every limit that is not used, for the needs of the kernel itself: one so-many-th, and
 /// no more than so many bytes.
 const MARGIN_PART: u64 = 32;
 const MARGIN_BYTES_MAX: u64 = 16 << 20;
@@ -45,8 +45,8 @@ pub(crate) fn check(bytes: u64) -> Result<()> {
     }
 }
 
-/// What `see` finds in the view that is known, or that `mounts` has, which is known from then on. Mounts that cannot be
-/// read just now are as if there were none this once.
+/// The answer of `see` to the view that is known, or to the one in `mounts`, which is known from
+/// then on. Mounts that cannot be read just now are as if there were none this once.
 fn with_view<T>(
     known: &OnceLock<View>,
     mounts: impl FnOnce() -> io::Result<String>,
@@ -92,7 +92,7 @@ struct Mount {
     point: PathBuf,
 }
 
-/// Where this process finds its limits.
+/// The files in which this process finds its limits.
 struct View {
     proc: PathBuf,
     mounts: Vec<Mount>,
@@ -124,7 +124,7 @@ impl View {
 impl Mount {
     /// The least room of a group and its ancestors.
     fn room_of(&self, path: &str) -> Option<Room> {
-        // A path from outside this view begins with `..`; the mount point is then the best there is.
+        // A path from outside this view begins with `..`; the mount point is then the best choice.
         let inside = Path::new(path).strip_prefix(&self.root).unwrap_or(Path::new(""));
         let inside = if path.contains("..") { Path::new("") } else { inside };
         let groups = inside.ancestors().map(|group| self.point.join(group));
@@ -151,7 +151,7 @@ impl Mount {
         if limit > 1 << 60 {
             return None;
         }
-        // Cached files go when memory is short; they count as used, but do not stand in the way.
+        // Cached files go when memory is short: they count as used, but are subtracted.
         let stat = read(&group.join("memory.stat"));
         let cached: u64 = cached.iter().filter_map(|name| field(&stat, name)).sum();
         let used = number(usage)?.saturating_sub(cached);
@@ -282,7 +282,7 @@ mod tests {
         assert_eq!(room.left, (64 - 10 + 2 - 2) * MIB);
         machine.write("memory/memory.limit_in_bytes", "9223372036854771712\n");
         assert_eq!(machine.room(mounts).unwrap().whose, "the machine");
-        // A group outside the view: what can be seen is better than nothing.
+        // A group outside the view: the groups that can be seen are better than nothing.
         let machine = Machine::new("0::/../other\n");
         machine.write("two/memory.max", "1048576");
         machine.write("two/memory.current", "0");

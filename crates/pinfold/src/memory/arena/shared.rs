@@ -33,7 +33,7 @@ impl SharedBuf {
         self.cells.len()
     }
 
-    /// Whether its length is 0.
+    /// Returns whether its length is 0.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -43,8 +43,8 @@ impl SharedBuf {
         &self.arena
     }
 
-    /// Copies the bytes at `offset` out. Others may write meanwhile: of what they write the copy
-    /// has some or all, eight aligned bytes always together.
+    /// Copies the bytes at `offset` out. Peers may write meanwhile: the copy has some or all of
+    /// their bytes, eight aligned ones always together.
     ///
     /// # Panics
     /// If they reach beyond the end.
@@ -53,7 +53,7 @@ impl SharedBuf {
         self.cells.read(offset, into);
     }
 
-    /// Copies bytes in at `offset`. Others may read and write meanwhile: eight aligned bytes are
+    /// Copies bytes in at `offset`. Peers may read and write meanwhile: eight aligned bytes are
     /// always written together.
     ///
     /// # Panics
@@ -92,8 +92,9 @@ impl SharedBuf {
         self.arena.heap.locate(self.block)
     }
 
-    /// Where its bytes are in this process: to be [exposed](crate::Endpoint::expose), say. They are
-    /// reached by the methods of this, or by peers; a pointer made of an address is not for them.
+    /// The addresses of its bytes in this process: to be [exposed](crate::Endpoint::expose), say.
+    /// The bytes may be reached by the methods of this type, or by peers, but not by a pointer made
+    /// of an address.
     pub fn addresses(&self) -> std::ops::Range<usize> {
         let start = self.as_ptr().expose_provenance();
         start..start + self.len()

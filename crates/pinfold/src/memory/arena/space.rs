@@ -1,8 +1,8 @@
-//! Which units of an extent are in use: a two-level segregated fit (Masmano, Ripoll, Crespo, Real,
-//! "TLSF: a new dynamic memory allocator for real-time systems", ECRTS 2004).
+//! The units of an extent that are in use: a two-level segregated fit (Masmano, Ripoll, Crespo,
+//! Real, "TLSF: a new dynamic memory allocator for real-time systems", ECRTS 2004).
 //!
 //! Plain state, no I/O. None of it lies in the memory it accounts for, since peers may be able to
-//! write that. Taking and giving back are a few dozen instructions, whatever the sizes.
+//! write that. Taking and giving back are a few dozen instructions, at any size.
 //!
 //! The crate `offset-allocator` is the same algorithm, but knows no alignment, cannot list its
 //! free ranges (which trimming needs), allocates all its nodes at once (4 MB for 128 Ki buffers, and
@@ -23,13 +23,13 @@ const SPLIT_BITS: u32 = 4;
 const SPLIT: u32 = 1 << SPLIT_BITS;
 /// Rows of bins: one for lengths below `SPLIT`, one for each power of two from there on.
 const ROWS: usize = 33 - SPLIT_BITS as usize;
-/// How many free ranges that may just be long enough are looked at before giving up.
+/// Free ranges that may just be long enough that are looked at before giving up.
 const LOOK_MAX: usize = 32;
 
 /// A range in use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Grant {
-    /// What [`Space::give`] takes.
+    /// The node, which [`Space::give`] takes.
     pub node: u32,
     /// Its first unit.
     pub offset: u32,
@@ -147,7 +147,7 @@ impl Space {
             self.remove(found);
             found
         } else if skip == 0 {
-            // The free node stays what it is, mostly also in the bin where it is.
+            // The free node stays a free node, mostly also in the same bin.
             self.resize(found, offset + len, had - len);
             self.insert(offset, len, before, found)
         } else {
@@ -165,7 +165,7 @@ impl Space {
         Grant { node, offset: offset + skip }
     }
 
-    /// Gives back what was taken. Its offset and length.
+    /// Gives back a range that was taken. Returns its offset and length.
     ///
     /// # Panics
     /// If `node` is not in use.
@@ -211,7 +211,7 @@ impl Space {
         self.taken
     }
 
-    /// Whether nothing is in use.
+    /// Returns whether nothing is in use.
     pub(crate) fn is_empty(&self) -> bool {
         self.taken == 0
     }
@@ -322,7 +322,7 @@ impl Space {
         self.put(at);
     }
 
-    /// Puts a node into its bin, in front: what was used last is used next.
+    /// Puts a node into its bin, in front: the range that was used last is used next.
     fn put(&mut self, at: u32) {
         let (row, column) = bin_of(self.nodes[at as usize].len);
         let bin = row * SPLIT as usize + column as usize;

@@ -1,6 +1,6 @@
-//! The account of an arena's extents: what is where, and what has memory.
+//! The account of an arena's extents: the places of their buffers, and the chunks that have memory.
 //!
-//! No system calls: the [heap](super::heap) makes those, and says what came of them. Small buffers
+//! No system calls: the [heap](super::heap) makes those, and reports their results. Small buffers
 //! share extents; the oldest with room is taken, so that younger ones run empty. A large buffer has
 //! an extent of its own, which serves the next buffer of about that size.
 
@@ -28,7 +28,7 @@ pub(crate) const EXTENT_BYTES_LIMIT: usize = 128 << 30;
 /// An extent that is longer than a buffer by no more than this part of the buffer may serve it.
 const FIT_PART: usize = 4;
 
-/// What a buffer needs.
+/// The needs of a buffer: its units and their alignment.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Want {
     pub bytes: usize,
@@ -77,7 +77,7 @@ pub(crate) struct Block {
 pub(crate) struct Placed {
     pub block: Block,
     pub at: NonNull<u8>,
-    /// Whether it has memory.
+    /// True if it has memory.
     pub backed: bool,
 }
 
@@ -98,7 +98,7 @@ impl Slot {
         Some(Placed { block: Block { slot: index, node }, at, backed })
     }
 
-    /// Whether a buffer may lie here, if there is room: an extent for one has no other.
+    /// Returns whether a buffer may lie here, if there is room: an extent for one has no other.
     fn serves(&self, want: &Want) -> bool {
         let aligned = self.extent.base().addr().is_multiple_of(want.align.max(BLOCK_BYTES));
         aligned && (self.space.is_empty() || !self.own && want.align <= BLOCK_BYTES)
@@ -145,7 +145,7 @@ fn chunks(offset: u32, len: u32) -> Range<u32> {
     offset / CHUNK_UNITS..(offset + len).div_ceil(CHUNK_UNITS)
 }
 
-/// How many whole chunks some bytes are.
+/// The number of whole chunks in some bytes.
 fn chunks_in(bytes: u64) -> u32 {
     u32::try_from(bytes / CHUNK_BYTES as u64).unwrap_or(u32::MAX)
 }
@@ -153,7 +153,7 @@ fn chunks_in(bytes: u64) -> u32 {
 /// Memory to be returned, which the account no longer has.
 #[derive(Default)]
 pub(crate) struct Idle {
-    /// Extents that nobody uses.
+    /// Extents without buffers.
     pub extents: Vec<Arc<Listed>>,
     /// Chunks of others.
     pub chunks: Vec<(u32, Arc<Listed>, Range<u32>)>,
@@ -161,11 +161,11 @@ pub(crate) struct Idle {
     pub bytes: u64,
 }
 
-/// Returned at once by itself, since that takes its time and whoever drops a buffer waits for it;
-/// one extent may be more.
+/// Bytes that go back by themselves at once, at most: that takes time, and a thread that drops a
+/// buffer waits for it. One extent may be more.
 const TRIM_BYTES: u64 = 32 << 20;
 
-/// How much memory to return.
+/// The amount of memory to return.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Trim {
     /// No more than so many bytes, and not all at once.
@@ -205,7 +205,7 @@ impl State {
         if self.is_own(want) { self.place_own(want) } else { self.place_shared(want) }
     }
 
-    /// Whether a buffer should have an extent of its own.
+    /// Returns whether a buffer should have an extent of its own.
     #[inline]
     pub(crate) fn is_own(&self, want: &Want) -> bool {
         want.bytes > OWN_BYTES && want.bytes as u64 > self.stats.bytes_mapped / OWN_PART
@@ -294,7 +294,7 @@ impl State {
         (&slot.extent, bytes(offset)..bytes(offset + len))
     }
 
-    /// The buffer of a block has ended its life. How many bytes of memory to return now.
+    /// The buffer of a block has ended its life. Returns how many bytes of memory to give back now.
     #[inline]
     pub(crate) fn free(&mut self, block: Block) -> u64 {
         let slot = self.slot(block);
@@ -309,7 +309,7 @@ impl State {
         self.demand.freed(bytes, self.stats.bytes_live, self.stats.bytes_committed)
     }
 
-    /// What to commit for a block, and where; see [`Committed::plan`].
+    /// The extent of a block, and the pieces to commit for it; see [`Committed::plan`].
     pub(crate) fn plan(&self, block: Block, whole_from: u32) -> (Arc<Listed>, Vec<Piece>) {
         let slot = self.slot(block);
         let (offset, len) = slot.space.range(block.node);
@@ -350,7 +350,7 @@ impl State {
         ArenaStats { bytes_huge: huge.sum::<u64>() * BLOCK_BYTES as u64, ..self.stats }
     }
 
-    /// Takes idle memory out of the account, for the caller to return: extents that nobody uses,
+    /// Takes idle memory out of the account, for the caller to return: extents that no buffer uses,
     /// large ones first, then free chunks of others.
     pub(crate) fn take_idle(&mut self, trim: Trim) -> Idle {
         let mut idle = Idle::default();
@@ -405,7 +405,7 @@ impl State {
 }
 
 impl Slot {
-    /// Takes chunks that nobody uses out of the account.
+    /// Takes chunks that no buffer uses out of the account.
     fn take_idle(&mut self, index: u32, trim: Trim, idle: &mut Idle) {
         for (offset, len) in self.space.free_ranges(CHUNK_UNITS) {
             let whole = offset.div_ceil(CHUNK_UNITS)..(offset + len) / CHUNK_UNITS;

@@ -1,4 +1,4 @@
-//! What an arena holds.
+//! The statistics of an arena.
 
 /// Numbers about an arena, all at one moment. Bytes are rounded up as the arena does it: buffers to
 /// 64 bytes, committed memory to 256 KiB.

@@ -105,7 +105,7 @@ fn the_budget_holds() {
                 ArenaBuilder::bytes_budget, or drop buffers";
     assert_eq!(error.to_string(), text);
     assert!(bufs.len() >= 80);
-    // What failed left nothing behind.
+    // Allocations that failed left nothing behind.
     assert_eq!(arena.stats().buffers, bufs.len() as u64);
     bufs.pop();
     bufs.push(arena.alloc(100 * KIB).unwrap());
@@ -122,7 +122,7 @@ fn the_budget_holds() {
 
 #[test]
 fn a_short_budget_uses_what_there_is() {
-    // All committed, all sealed, so that nothing can be returned but what is free as a whole.
+    // All committed, all sealed, so that only an extent that is free as a whole can be returned.
     let arena = Arena::builder().bytes_budget(2 << 20).huge_pages(false).build().unwrap();
     let keep = arena.alloc(64).unwrap();
     let _ = keep.locate().0.fd_for_peers();
@@ -369,7 +369,7 @@ proptest! {
             prop_assert_eq!(stats.buffers, live.len() as u64);
             prop_assert!(stats.bytes_committed <= BUDGET);
             prop_assert!(stats.bytes_live <= stats.bytes_committed);
-            // The account is what the system says.
+            // The account agrees with the system's.
             let files: std::collections::BTreeMap<u64, u64> = live
                 .iter()
                 .map(|(_, buf)| buf.locate().0)

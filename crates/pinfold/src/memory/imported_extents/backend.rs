@@ -1,8 +1,8 @@
-//! Where to pin is to map: the back end of the pin-down cache for files of peers.
+//! The back end of the pin-down cache for files of peers: to pin is to map.
 //!
-//! A space is a file, and an area the whole of it. Accounting: [`Backend::bytes`] is the sum over all
-//! that is mapped, what was closed while in use included, in whole pages; and so is what the cache
-//! has pinned.
+//! A space is a file, and an area the whole of it. Accounting: [`Backend::bytes`] is the sum over
+//! all mappings, those closed while in use included, in whole pages; the cache counts the same
+//! bytes as pinned.
 
 use std::{
     sync::Arc,
@@ -22,10 +22,10 @@ use crate::{
     },
 };
 
-/// What mapping and unmapping a file is taken to cost until that was measured, and what the first touch
-/// of a page is taken to cost at any time: assumptions of the right order, not measurements.
+/// The assumed cost of mapping and unmapping a file until that was measured, and of the first touch
+/// of a page at any time: of the right order of magnitude, not measured.
 const COST: PinCost = PinCost { pin_ns: 2500, pin_page_ns: 40, unpin_ns: 3500 };
-/// One of so many is what each new measurement counts for.
+/// Each new measurement counts for one in so many.
 const COST_SHARE: i64 = 8;
 
 /// A mapping that is there.
@@ -34,7 +34,7 @@ struct Slot {
     peer: PeerId,
 }
 
-/// Files, and what of them is mapped.
+/// Files, and their mappings.
 pub(super) struct Backend {
     pub(super) files: Files,
     slots: Vec<Option<Slot>>,
@@ -66,12 +66,12 @@ impl Backend {
         self.bytes
     }
 
-    /// How many of a peer's files are mapped, those that it took back among them.
+    /// The number of a peer's files that are mapped, those that it took back among them.
     pub(super) fn count(&self, peer: PeerId) -> u32 {
         self.counts.get(&peer).copied().unwrap_or_default()
     }
 
-    /// What is mapped there.
+    /// The mapping in that slot.
     pub(super) fn held(&self, slot: u32) -> Option<&Arc<Held>> {
         self.slots.get(slot as usize)?.as_ref().map(|slot| &slot.held)
     }
@@ -99,9 +99,9 @@ impl Pinner for Backend {
         self.page_bytes
     }
 
-    /// Maps a file. [`Refused::NotMapped`] if none is known there, its descriptor was closed, or the area
-    /// is not all of it; [`Refused::NoMemory`] where address space or mappings are exhausted, and it
-    /// takes no more than what is mapped.
+    /// Maps a file. [`Refused::NotMapped`] if none is known there, its descriptor was closed, or
+    /// the area is not all of it; [`Refused::NoMemory`] where address space or mappings are
+    /// exhausted, and the file takes no more than all mappings together.
     fn pin(&mut self, area: Area) -> Result<Handle, Refused> {
         let started = Instant::now();
         let file = self.files.get(area.space).ok_or(Refused::NotMapped)?;
@@ -150,14 +150,14 @@ impl Pinner for Backend {
         average(&mut self.cost.unpin_ns, started.elapsed());
     }
 
-    /// Means of what mapping and unmapping took of late; for a page, what touching it for the first time
-    /// is taken to cost, which is not measured.
+    /// Mean times of mapping and unmapping of late; for a page, the assumed cost of its first
+    /// touch, which is not measured.
     fn cost(&self) -> PinCost {
         self.cost
     }
 }
 
-/// Moves a mean towards what was measured.
+/// Moves a mean towards a measurement.
 pub(super) fn average(mean_ns: &mut u32, took: Duration) {
     let took = i64::try_from(took.as_nanos()).unwrap_or(i64::MAX);
     let mean = i64::from(*mean_ns);

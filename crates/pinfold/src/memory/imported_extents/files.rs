@@ -1,8 +1,9 @@
-//! Files of peers, by the peers' numbers for them: what is mapped, and what can be mapped again.
+//! Files of peers, by the peers' numbers for them: those mapped, and those that can be mapped
+//! again.
 //!
-//! A file is known as long as it is mapped or its descriptor is kept. Where no more descriptors may be
-//! kept, the peer of whose files most are gives up the one that it sent first: so who sends many takes
-//! none from those who send few.
+//! A file is known as long as it is mapped or its descriptor is kept. Where no more descriptors may
+//! be kept, the peer with the most descriptors kept gives up the one that it sent first: so a peer
+//! that sends many takes none from those that send few.
 
 use std::{
     os::fd::{AsFd, BorrowedFd, OwnedFd},
@@ -18,10 +19,10 @@ use crate::{
     transport::{descriptor_channel::Extent, shm::lane::Tie},
 };
 
-/// What a file is mapped by.
+/// The descriptor by which a file is mapped.
 enum Descriptor {
     Kept(Arc<Kept>),
-    /// Only just come; whether it is kept is not known yet.
+    /// Just received; not decided yet whether it is kept.
     New(OwnedFd),
     Closed,
 }
@@ -34,7 +35,7 @@ pub(super) struct File {
     pub bytes: u64,
     pub writable: bool,
     pub tie: Tie,
-    /// Where it is mapped.
+    /// The slot at which it is mapped.
     pub slot: Option<u32>,
     descriptor: Descriptor,
 }

@@ -1,9 +1,9 @@
 #![allow(unsafe_code)]
-//! A mapping that is there, and the notes by which parts of it are lent out.
+//! A mapping, and the notes by which parts of it are lent out.
 //!
-//! **Invariant.** A [`Loan`] points to a [`Held`] that stays, in place, until the loan has been given
-//! back or the endpoint is gone. Whoever makes a loan counts it, and lets go of nothing of which loans
-//! are counted.
+//! **Invariant.** A [`Loan`] points to a [`Held`] that stays, in place, until the loan has been
+//! given back or the endpoint is gone. The code that makes a loan counts it, and lets go of no
+//! [`Held`] of which loans are counted.
 
 use std::{
     ptr::NonNull,
@@ -15,13 +15,13 @@ use std::{
 
 use crate::{memory::arena::Mapping, transport::shm::lane::Tie};
 
-/// A mapping, and whether what lies in it is still given.
+/// A mapping, and whether its contents are still given.
 pub(crate) struct Held {
     /// Its place in the back end.
     pub(super) slot: u32,
     pub mapping: Arc<Mapping>,
     pub tie: Tie,
-    /// Whether the peer is gone, as far as this side has noticed.
+    /// True if the peer is gone, as far as this side has noticed.
     pub orphaned: AtomicBool,
     /// Loans out of it. Written within the engine only.
     loans: AtomicU32,
@@ -42,7 +42,7 @@ impl Held {
         self.loans.store(self.loans() + 1, Ordering::Relaxed);
     }
 
-    /// How many are left.
+    /// Ends a loan. Returns how many are left.
     #[inline]
     pub(super) fn end_loan(&self) -> u32 {
         let left = self.loans().saturating_sub(1);
@@ -50,7 +50,7 @@ impl Held {
         left
     }
 
-    /// Whether somebody else copies out of it or into it.
+    /// Returns whether another thread copies out of it or into it.
     pub(super) fn is_copied(&self) -> bool {
         Arc::strong_count(&self.mapping) > 1
     }
@@ -67,26 +67,27 @@ pub(crate) struct Loan {
     pub number: u64,
 }
 
-// SAFETY: what it points to can be used on any thread, and is as long as the endpoint needs it.
+// SAFETY: the mapping it points to can be used on any thread, and lives as long as the endpoint
+// needs it.
 unsafe impl Send for Loan {}
 // SAFETY: as for `Send`.
 unsafe impl Sync for Loan {}
 
 impl Loan {
-    /// Counts a loan of what lies at `offset`, for message `sid`.
+    /// Counts a loan of the bytes at `offset`, for message `sid`.
     #[inline(always)]
     pub(super) fn of(held: &Held, offset: u64, sid: u32) -> Loan {
         held.add_loan();
         Loan { held: NonNull::from(held), offset, sid, number: 0 }
     }
 
-    /// Whether it is of this one.
+    /// Returns whether the loan is of this mapping.
     #[inline(always)]
     pub(super) fn is_of(&self, held: &Held) -> bool {
         NonNull::from(held) == self.held
     }
 
-    /// What was lent.
+    /// The mapping that was lent.
     ///
     /// # Safety
     /// The loan has not been given back, and its endpoint's engine exists, as long as it is used.

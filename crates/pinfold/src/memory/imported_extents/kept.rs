@@ -1,7 +1,7 @@
-//! Descriptors that are kept, so that what was let go of can be mapped again.
+//! Descriptors that are kept, so that a file that was unmapped can be mapped again.
 //!
-//! Descriptors are the process's, and the program needs them for other things. So all endpoints of a
-//! process together keep no more than an eighth of what it may have (`RLIMIT_NOFILE`), and none whose
+//! Descriptors are the process's, and the program needs them for other things. So all endpoints of
+//! a process together keep no more than an eighth of its limit (`RLIMIT_NOFILE`), and none whose
 //! number says that half of them are in use: the kernel gives the lowest that is free.
 
 use std::{
@@ -11,16 +11,16 @@ use std::{
 
 use pinfold_sys::trial::{self, Limited};
 
-/// Descriptors that are kept in all, whatever the process may have.
+/// Descriptors that are kept in all, at most, however high the process's limit.
 const KEPT_MAX: u64 = 1024;
-/// What part of what the process may have is kept: one in so many.
+/// The share of the process's limit that may be kept: one in so many.
 const KEPT_SHARE: u64 = 8;
 
-/// Who counts them.
+/// The count of kept descriptors.
 #[derive(Debug)]
 pub(crate) struct Account {
     kept: AtomicUsize,
-    /// How many may be kept; `None`: as the process's limit says.
+    /// The number that may be kept; `None`: as the process's limit says.
     max: Option<usize>,
 }
 
@@ -34,7 +34,8 @@ pub(super) struct Kept {
     account: &'static Account,
 }
 
-/// How many descriptors are kept where a process may have `nofile`; and whether one of this number is.
+/// Returns how many descriptors are kept where a process may have `nofile`, and whether one of this
+/// number is.
 fn rule(nofile: Option<u64>, number: u64) -> (usize, bool) {
     let nofile = nofile.unwrap_or(u64::MAX);
     ((nofile / KEPT_SHARE).min(KEPT_MAX) as usize, number < nofile / 2)
@@ -54,7 +55,7 @@ impl Account {
         }
     }
 
-    /// Whether a descriptor may be kept, if others make room for it.
+    /// Returns whether a descriptor may be kept, if others make room for it.
     pub(super) fn may_keep(&self, fd: BorrowedFd<'_>) -> bool {
         let (max, may) = self.rule(fd);
         may && max > 0
@@ -63,7 +64,7 @@ impl Account {
     /// Keeps a descriptor if there is room.
     ///
     /// # Errors
-    /// There is none: here it is again.
+    /// There is none: the descriptor is handed back.
     pub(super) fn keep(&'static self, fd: OwnedFd) -> Result<Kept, OwnedFd> {
         let (max, _) = self.rule(fd.as_fd());
         let more = |kept: usize| (kept < max).then_some(kept + 1);

@@ -4,15 +4,16 @@
 //! **Invariant.** A mapping that was lent out ([`ImportedExtents::lend`]) stays, in place, until
 //! the loan has been given back ([`ImportedExtents::give_back`]) or the endpoint is gone.
 //!
-//! Peers send what they want to be read from, unasked. What is mapped is bounded: by a budget of
-//! address space over all peers, and in number. A pin-down cache decides what stays ([`PinCache`]), to
-//! which to pin is to map ([`backend`]): where the room is not enough, what was not used for longest
-//! goes. As long as its descriptor is kept ([`kept`]) it is mapped again when a message lies there;
-//! otherwise that message comes by another path, and its sender sends the file again.
+//! Peers send the files they want to be read from, unasked. Mappings are bounded: by a budget of
+//! address space over all peers, and in number. A pin-down cache ([`PinCache`]), whose pins are
+//! mappings ([`backend`]), decides which stay: where the room is not enough, the least recently
+//! used goes. As long as its descriptor is kept ([`kept`]) it is mapped again when a message lies
+//! there; otherwise that message comes by another path, and its sender sends the file again.
 //!
-//! The cache is told of no message: what was looked up last, what is lent out and what is copied are
-//! one transfer to it each, which lasts until none of that is so. Accounting: of each mapping there is a
-//! hold in `holds` if, and only if, it is the recent one, or has loans, or is listed in `copied`.
+//! The cache is told of no message: the mapping looked up last, each one lent out and each one
+//! copied are one transfer to it, which lasts until none of that is so. Accounting: of each mapping
+//! there is a hold in `holds` if, and only if, it is the recent one, or has loans, or is listed in
+//! `copied`.
 
 mod backend;
 mod files;
@@ -52,29 +53,29 @@ const MAPS_MAX: u32 = 4096;
 /// Mappings of one peer.
 const MAPS_A_PEER: u32 = 1024;
 
-/// What was looked up last: most messages come out of the same extent as the one before.
+/// The mapping looked up last: most messages come out of the same extent as the one before.
 struct Recent {
     peer: PeerId,
     id: u64,
     held: Arc<Held>,
 }
 
-/// What keeps a mapping from being unmapped.
+/// The uses that keep a mapping from being unmapped.
 struct InUse {
     hold: Hold,
-    /// Whether it is among what is copied.
+    /// True if it is listed in `copied`.
     listed: bool,
 }
 
-/// What is mapped here, by peer and the peer's number for it.
+/// The extents mapped here, by peer and the peer's number for them.
 pub(crate) struct ImportedExtents {
-    /// One of what is mapped.
+    /// One of the mappings.
     recent: Option<Recent>,
     /// Made when first wanted: it takes 350 KiB.
     cache: Option<Box<PinCache<Backend>>>,
     /// By the back end's places.
     holds: Vec<Option<InUse>>,
-    /// Places of what was copied out of when last looked.
+    /// Places of mappings that were copied out of at the last look.
     copied: Vec<u32>,
     bytes_max: usize,
     maps_max: u32,
@@ -112,12 +113,12 @@ impl ImportedExtents {
         self.cache.as_ref().map_or(0, |cache| cache.pinner().bytes() as usize)
     }
 
-    /// Maps what a peer sent. Whether that could be done; where not, messages out of it come by
-    /// other paths.
+    /// Maps an extent that a peer sent. Returns whether it is mapped; if not, messages out of it
+    /// come by other paths.
     pub(crate) fn add(&mut self, peer: PeerId, extent: Extent, tie: Tie) -> bool {
         self.remove(peer, extent.id);
         self.settle();
-        // Nothing has to go for what cannot be mapped anyway.
+        // Nothing has to go for an extent that cannot be mapped anyway.
         let Ok(len) = usize::try_from(extent.bytes) else { return false };
         if len > self.bytes_max
             || Mapping::check(extent.fd.as_fd(), extent.bytes, extent.writable).is_err()
@@ -171,8 +172,8 @@ impl ImportedExtents {
         self.find(peer, id).map(|held| &held.mapping)
     }
 
-    /// The file of a peer's extent, if its descriptor is kept. Whoever has it can map it, also when it has been
-    /// let go of here.
+    /// The file of a peer's extent, if its descriptor is kept. Its holder can map it, also when it
+    /// has been let go of here.
     pub(crate) fn file(&self, peer: PeerId, id: u64) -> Option<Arc<dyn AsFd + Send + Sync>> {
         let files = &self.cache.as_ref()?.pinner().files;
         files.get(files.space(peer, id)?)?.kept()
@@ -199,7 +200,8 @@ impl ImportedExtents {
         Some(())
     }
 
-    /// Has a file mapped and held, if it is not already. Where it is mapped; `None` if it cannot be.
+    /// Has a file mapped and held, if it is not already. Returns its slot; `None` if it cannot be
+    /// mapped.
     fn hold(&mut self, space: SpaceId) -> Option<u32> {
         let file = self.cache.as_ref()?.pinner().files.get(space)?;
         let (peer, bytes) = (file.peer, file.bytes);
@@ -224,8 +226,7 @@ impl ImportedExtents {
         Some(slot as u32)
     }
 
-    /// Sees to it that one more of a peer's may be mapped: the one of them goes that was not used for
-    /// longest.
+    /// Sees to it that one more of a peer's may be mapped: the least recently used of them goes.
     fn has_place(&mut self, peer: PeerId) -> bool {
         let Some(cache) = &mut self.cache else { return false };
         let backend = cache.pinner();
@@ -237,7 +238,7 @@ impl ImportedExtents {
         cache.evict_of(spaces)
     }
 
-    /// Nothing is the most recent one.
+    /// Forgets the most recent mapping: there is none then.
     fn forget_recent(&mut self) {
         if let Some(recent) = self.recent.take() {
             let slot = recent.held.slot;
@@ -267,7 +268,7 @@ impl ImportedExtents {
         }
     }
 
-    /// Takes note of what is copied no more.
+    /// Takes note of the mappings that are copied no more.
     pub(crate) fn settle(&mut self) {
         if self.copied.is_empty() {
             return;
@@ -275,7 +276,7 @@ impl ImportedExtents {
         let recent = self.recent.as_ref().map(|recent| recent.held.slot);
         for slot in std::mem::take(&mut self.copied) {
             let in_use = self.holds.get_mut(slot as usize).and_then(Option::as_mut);
-            // It may have been let go of, and its place have become another's.
+            // The mapping may have been let go of, and its place be another's.
             let was_listed = in_use.is_some_and(|in_use| std::mem::take(&mut in_use.listed));
             if was_listed && recent != Some(slot) {
                 self.let_go(slot);
@@ -299,7 +300,7 @@ impl ImportedExtents {
         Some(Loan::of(held, offset, sid))
     }
 
-    /// Takes back what was lent to be looked at.
+    /// Takes back a loan.
     #[inline]
     pub(crate) fn give_back(&mut self, loan: &Loan) {
         if !self.give_recent_back(loan) {
@@ -307,7 +308,8 @@ impl ImportedExtents {
         }
     }
 
-    /// As [`ImportedExtents::give_back`], if it is of what was looked up last; whether it is.
+    /// As [`ImportedExtents::give_back`], if the loan is of the mapping looked up last. Returns
+    /// whether it is.
     #[inline(always)]
     pub(crate) fn give_recent_back(&mut self, loan: &Loan) -> bool {
         match self.recent.as_ref().filter(|recent| loan.is_of(&recent.held)) {
@@ -321,7 +323,7 @@ impl ImportedExtents {
 
     #[cold]
     fn give_other_back(&mut self, loan: &Loan) {
-        // SAFETY: it has not been given back, and this is its endpoint's engine.
+        // SAFETY: the loan has not been given back, and this is its endpoint's engine.
         let held = unsafe { loan.held() };
         let slot = held.slot;
         if held.end_loan() == 0 {
@@ -329,7 +331,7 @@ impl ImportedExtents {
         }
     }
 
-    /// Lets go of one; what is in use of it stays until that has ended.
+    /// Lets go of an extent; a mapping in use stays until that use has ended.
     pub(crate) fn remove(&mut self, peer: PeerId, id: u64) {
         self.forget_recent();
         let Some(cache) = &mut self.cache else { return };
@@ -339,7 +341,7 @@ impl ImportedExtents {
         }
     }
 
-    /// Lets go of all that are a peer's.
+    /// Lets go of all extents of a peer.
     pub(crate) fn drop_peer(&mut self, peer: PeerId) {
         self.forget_recent();
         let Some(cache) = &mut self.cache else { return };

@@ -1,4 +1,4 @@
-//! Bits in words of 64, looked at word by word; and sets whose lowest member is found at once.
+//! Bits in words of 64, searched word by word; and sets with the lowest member found at once.
 //!
 //! Bit 0 is the lowest of the first word. (The paper's words are of 32, highest first.)
 
@@ -56,21 +56,21 @@ pub(super) fn longest_clear(words: &[u64], end: u32, align: u32) -> u32 {
     longest
 }
 
-/// What a search looked at.
+/// The work of a search.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Work {
     /// Free pages that a run could have begun with: turns of the outer loop.
     pub candidates: u64,
-    /// Words of 64 pages that were looked at for whether such a run goes on: the inner loop.
+    /// Words of 64 pages that were searched for the end of such a run: the inner loop.
     pub words: u64,
 }
 
-/// Which end of a possible run the search for contiguity looks at first.
+/// The end of a possible run that the search for contiguity looks at first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Inner {
     /// The beginning, as in the paper: every change from free to taken is met.
     Forward,
-    /// The end: whatever lies before the last page that is taken need not be looked at.
+    /// The end: pages before the last one that is taken need not be looked at.
     #[default]
     Backward,
 }

@@ -1,4 +1,4 @@
-//! Which pages are given out, and where each run of them begins: two bits a page.
+//! The pages that are given out, and the beginnings of their runs: two bits a page.
 //!
 //! Invariants: a page that begins a run is taken; a run ends before the next page that is free or
 //! begins another; `pages_taken` and `runs` are the numbers of bits in each map.
@@ -69,7 +69,7 @@ impl Ledger {
         Ok(end - start)
     }
 
-    /// Where the run that begins with `start` ends.
+    /// The end of the run that begins with `start`.
     #[inline]
     fn end(&self, start: u32) -> u32 {
         let mut at = start + 1;

@@ -1,13 +1,13 @@
-//! Messages that arrived in pieces become contiguous: the space that takes, the memory they arrive
-//! in, and what is done to which piece.
+//! Messages that arrived in pieces become contiguous: the address space for that, the memory they
+//! arrive in, and the treatment of each piece.
 //!
 //! After Womack, Mraz, Mendelson, *A Study of Virtual Memory MTU Reassembly within the PowerPC
 //! Architecture*: addresses out of a reserved segment (sections 2.3, 4.3), pages put there instead
 //! of their bytes.
 //!
-//! - [`window`]: which pages of a reserved range of addresses are free, by four organisations.
-//! - [`pool`]: pages that messages arrive in; nothing that one left is ever seen by the next.
-//! - [`gather`]: what to move, to map and to copy, by what each costs.
+//! - [`window`]: the free pages of a reserved range of addresses, by four organisations.
+//! - [`pool`]: pages that messages arrive in; no byte that one left is ever seen by the next.
+//! - [`gather`]: the pieces to move, to map and to copy, by their costs.
 //! - [`fold`]: all of that put together, and done.
 //!
 //! Nothing but `fold` rewrites a page table: `window` and `gather` decide, and are handed numbers.

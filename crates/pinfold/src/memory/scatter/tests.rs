@@ -38,11 +38,11 @@ impl Memory {
                 (unsafe { base.add(start) }, *len)
             })
             .collect();
-        // SAFETY: the parts lie within `bytes`, which nobody else uses meanwhile.
+        // SAFETY: the parts lie within `bytes`, which no other code uses meanwhile.
         unsafe { Scatter::many(parts.into_iter()) }
     }
 
-    /// What the parts hold, one after the other.
+    /// The bytes of the parts, one after the other.
     fn joined(&self) -> Vec<u8> {
         let (mut all, mut at) = (Vec::new(), 0);
         for len in &self.lens {
@@ -64,7 +64,7 @@ fn parts_next_to_each_other_are_one_segment_for_the_kernel() {
     let base = bytes.as_mut_ptr();
     let every = |step: usize| {
         let parts = (0..10_000 / step).map(move |at| (base.wrapping_add(at * step * 8), 8));
-        // SAFETY: the parts lie within `bytes`, which nobody else uses meanwhile.
+        // SAFETY: the parts lie within `bytes`, which no other code uses meanwhile.
         unsafe { Scatter::many(parts) }
     };
     let segment = |at: usize, len| Segment { ptr: base.wrapping_add(at), len };
@@ -101,7 +101,7 @@ fn a_peers_parts_are_joined_when_they_are_fetched() {
     let remote = fetch(&some, 19).unwrap();
     assert_eq!(remote.range(0, 19)[..], [(10, 10), (21, 4), (21, 5)].map(word));
     assert_eq!(remote.range(4, 7)[..], [(14, 6), (21, 1)].map(word));
-    // Together they must be what the message has.
+    // Together the parts must have as many bytes as the message.
     assert!(fetch(&some, 20).is_err());
     assert!(fetch(&[(0, u64::MAX), (u64::MAX, 1)].map(word), 1).is_err());
 }
@@ -163,7 +163,7 @@ proptest! {
             parts.push((part.as_mut_ptr(), len));
             rest = more;
         }
-        // SAFETY: the parts are parts of `bytes`, which nobody else uses meanwhile.
+        // SAFETY: the parts are parts of `bytes`, which no other code uses meanwhile.
         let scatter = unsafe { Scatter::many(parts.iter().copied()) };
         let inside = |part: &Segment| {
             let end = part.ptr.addr() + part.len;

@@ -29,7 +29,7 @@ fn a_call_has_room_for_as_many_segments_however_many_they_are_made_of() {
         assert!(push(&mut list, there(part * 8 + part / 100 * 8, 8)), "{part}");
     }
     assert_eq!(list.len(), SEGMENTS_A_CALL);
-    // The last one still takes what is next to it, and nothing else does.
+    // The last segment still takes an adjacent one, and no other does.
     let end = list.last().unwrap().addr + 800;
     assert!(push(&mut list, there(end, 1)));
     assert!(!push(&mut list, there(end + 2, 1)));

@@ -1,8 +1,9 @@
-//! What folds messages that lie in pieces, as they are handed out.
+//! The folding of messages that lie in pieces, as they are handed out.
 //!
-//! To move pages takes a userfaultfd, which is asked for when a message would gain by it. Where a filter on
-//! system calls is in force it is not, unless the program says so: it may be one that kills who asks. What
-//! cannot be had is asked for again later, ever more rarely: a limit may have been lifted.
+//! To move pages takes a userfaultfd, which is asked for when a message would gain by it. Where a
+//! filter on system calls is in force it is not, unless the program says so: it may be one that
+//! kills a process that asks. A userfaultfd that cannot be had is asked for again later, ever more
+//! rarely: a limit may have been lifted.
 
 use std::{io, sync::OnceLock};
 
@@ -20,35 +21,37 @@ use crate::{
     policy::route,
 };
 
-/// Nothing gains where all pieces are shorter: on no machine that was measured is it cheaper to move them.
+/// No message gains whose pieces are all shorter: on no machine that was measured is it cheaper to
+/// move them.
 pub(super) const PIECE_MIN: u64 = 64 << 10;
 
-/// Addresses for messages that are moved; each half has room for whatever the pool can hold, and for gaps.
+/// Addresses for messages that are moved; each half has room for all that the pool can hold, and
+/// for gaps.
 const WINDOW_BYTES: usize = 8 * POOL_BYTES;
 
-/// What is kept of copies that are gone, bytes.
+/// Memory of copies that are gone that is kept, bytes.
 const STOCK_BYTES: usize = POOL_BYTES;
 
-/// Messages that are copied before it is asked for again what was refused, at first, and at most.
+/// Messages that are copied before a refused request is made again, at first, and at most.
 const REST: u32 = 64;
 const REST_MAX: u32 = 1 << 20;
 
 type Message = Filled<AnonPages>;
 
-/// A message whose pieces were brought into a row, and how.
+/// A message made contiguous, and its receipt.
 pub(super) type InARow = (Folded<Message>, Receipt);
 
-/// What folds messages of the store.
+/// The folder of the store's messages.
 pub(super) struct Folding {
     copies: Folder,
     moves: OnceLock<Folder>,
-    /// What to reckon with; if none, what is measured.
+    /// The costs to reckon with; if none, the measured ones.
     pub(super) costs: Option<Costs>,
-    /// Who tries to make that has it.
+    /// The lock of the thread that tries to make the folder.
     asking: Mutex<Asking>,
 }
 
-/// When to ask, and what was said last.
+/// The time to ask next, and the last answer.
 struct Asking {
     said: Unmoved,
     left: u32,
@@ -56,7 +59,7 @@ struct Asking {
 }
 
 impl Folding {
-    /// It copies. No descriptor, no call that a filter could mind.
+    /// A folder that copies. It takes no descriptor, and no call that a filter could refuse.
     pub(super) fn new() -> io::Result<Folding> {
         let copies = Folder::new(Settings {
             window_bytes: 0,
@@ -70,8 +73,8 @@ impl Folding {
         Ok(Folding { copies, moves: OnceLock::new(), costs, asking })
     }
 
-    /// Brings the pieces of a message into a row. Whether pages may be moved for that, `wanted` says, or else
-    /// whether a filter is in force.
+    /// Makes the pieces of a message contiguous. Pages may be moved for that as `wanted` says, or
+    /// else if no filter is in force.
     pub(super) fn fold(
         &self,
         pool: &RwLock<Pool<AnonPages>>,
@@ -90,7 +93,7 @@ impl Folding {
         }
     }
 
-    /// What moves pages, if it may and can.
+    /// The mover of pages, if it may be asked for and can be had.
     fn mover(
         &self,
         pool: &RwLock<Pool<AnonPages>>,
@@ -113,7 +116,7 @@ impl Folding {
         if message.spans().all(|span| (span.len as u64) < PIECE_MIN) {
             return Err(Unmoved::Short);
         }
-        // To find out takes some milliseconds: one waits for it, once.
+        // The measurement takes some milliseconds: one thread waits for it, once.
         let Some(mut asking) = self.asking.try_lock() else { return Err(Unmoved::Unready) };
         if let Some(folder) = self.moves.get() {
             return Ok(folder);
@@ -133,12 +136,12 @@ impl Folding {
         }
     }
 
-    /// Asks for what it takes.
+    /// Asks for a userfaultfd.
     fn begin(&self, pool: &RwLock<Pool<AnonPages>>) -> Result<Folder, Unmoved> {
         let settings = Settings {
             window_bytes: WINDOW_BYTES,
             costs: self.costs,
-            // Who has many messages has to give back as many.
+            // A program with many messages has to give back as many.
             counts_return: true,
             just_written: true,
             ..Settings::default()
@@ -154,8 +157,8 @@ impl Folding {
             if error.reason() != userfault::Reason::Busy {
                 return Err((&error).into());
             }
-            // Somebody watches a message, say to send it on from where it lies. Those that come from now on
-            // lie where nobody has done that yet.
+            // A userfaultfd of another user watches a message, say to send it on from where it
+            // lies. Messages that come from now on lie in a pool that is not watched yet.
             let pages = folder.pages((POOL_BYTES / PAGE_BYTES) as u32).map_err(no_memory)?;
             pages.inherit().map_err(no_memory)?;
             *pool.write() = Pool::new(pages);

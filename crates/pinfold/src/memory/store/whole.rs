@@ -1,8 +1,8 @@
 #![allow(unsafe_code)]
-//! Messages out of the library's own memory, in a row: where they lie, or folded.
+//! Messages out of the library's own memory, contiguous: where they lie, or folded.
 //!
-//! **Invariant.** The pages of a [`Row`] are its message's alone, all of one mapping and without gaps, and
-//! nobody writes there any more.
+//! **Invariant.** The pages of a [`Row`] are its message's alone, all of one mapping and without
+//! gaps, and no code writes there any more.
 
 use std::{ops::Deref, ptr::NonNull, slice};
 
@@ -31,7 +31,7 @@ impl Whole {
         }
     }
 
-    /// How it was brought into a row, if it was in pieces.
+    /// The receipt of its folding, if it was in pieces.
     pub(crate) fn folded(&self) -> Option<&Receipt> {
         match self {
             Whole::Heap(_) | Whole::Pages(_) => None,
@@ -39,7 +39,7 @@ impl Whole {
         }
     }
 
-    /// Bytes that were copied for that.
+    /// Bytes that were copied for the folding.
     pub(crate) fn copied(&self) -> u64 {
         self.folded().map_or(0, |receipt| receipt.copied)
     }
@@ -69,7 +69,7 @@ impl Deref for Whole {
     }
 }
 
-/// A message whose pages lie in a row.
+/// A message with all its pages in a row.
 pub(crate) struct Row {
     at: NonNull<u8>,
     len: usize,
@@ -91,7 +91,7 @@ impl Row {
     }
 }
 
-/// Where a message begins whose pieces lie in a row; anywhere, if it has none.
+/// The first byte of a message, if its pieces lie in a row; a dangling pointer if it has none.
 fn begin(filled: &Filled<AnonPages>) -> Option<NonNull<u8>> {
     let mut spans = filled.spans();
     let Some(first) = spans.next() else { return Some(NonNull::dangling()) };
@@ -121,11 +121,11 @@ pub(crate) struct Contiguous {
     receipt: Receipt,
 }
 
-// What has it is boxed.
+// Values that hold it are boxed.
 #[allow(clippy::large_enum_variant)]
 enum Joint {
     Folded(Folded<Filled<AnonPages>>),
-    /// Where nothing folds.
+    /// Copied, where nothing folds.
     Copied(Vec<u8>),
 }
 

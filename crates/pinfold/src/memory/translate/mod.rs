@@ -1,4 +1,5 @@
-//! Translations that are kept: from addresses of a space to whatever a transfer needs for them.
+//! Translations that are kept: from addresses of a space to the data that a transfer needs for
+//! them.
 //!
 //! The first two are plain state without I/O: they are handed addresses and hand back decisions, and
 //! reach memory and the kernel by a back end's trait alone.
@@ -7,26 +8,28 @@
 //!   *Incorporating Memory Management into User-Level Network Interfaces*).
 //! - [`pincache`]: areas that stay pinned after their transfers, under hard budgets (Tezuka,
 //!   O'Carroll, Hori, Ishikawa, *Pin-down Cache*).
-//! - [`own`]: this process's own memory, by a pin-down cache over what this machine has, and watched.
+//! - [`own`]: this process's own memory, by a pin-down cache over the means of this machine, and
+//!   watched.
 //!
-//! Neither of the first two knows whether a mapping still is what it was when it was translated or
-//! pinned. Whoever learns of a change invalidates; whoever cannot learn of changes must not keep
-//! anything there.
+//! Neither of the first two knows whether a mapping is still the one that was translated or pinned.
+//! An owner that learns of a change invalidates; an owner that cannot learn of changes must not
+//! keep anything there.
 
 #[cfg(not(loom))]
 pub mod own;
 pub mod pincache;
 pub mod tlb;
 
-/// Whose addresses: this process or a peer, by a number that the owner of the tables gives it.
+/// The space of some addresses: this process or a peer, by a number that the owner of the tables
+/// gives it.
 ///
 /// A number that is used again for another space needs that the old space was dropped from every
 /// table first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct SpaceId(pub u64);
 
-/// What may be done with memory: by a peer with what it was given a key of, by a transfer with what a
-/// translation leads to. Whoever may write may read.
+/// The rights to memory: of a peer to memory that it was given a key of, of a transfer to memory
+/// that a translation leads to. The right to write includes the right to read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Rights {
     /// Read.
@@ -39,7 +42,7 @@ impl Rights {
     /// Bits of the number that [`Rights::bits`] returns.
     pub(crate) const BITS: u32 = 1;
 
-    /// Whether these include all of `needed`.
+    /// Returns whether these include all of `needed`.
     #[inline]
     pub const fn allow(self, needed: Rights) -> bool {
         self.bits() >= needed.bits()

@@ -1,30 +1,30 @@
-//! What asking the receiver of a message, and its answer, add to what copying it takes.
+//! The time that asking the receiver of a message, and its answer, add to the copy.
 
-/// What is assumed before it has been seen, ns.
+/// The time assumed before any was seen, ns.
 const ASSUMED_NS: u64 = 1000;
 
 /// The most that is counted, ns: some ten cache-line hops between the far cores of a virtual
-/// machine, and a look of each side. What goes beyond it is a receiver that was late, and would be
+/// machine, and a look of each side. A longer time means a receiver that was late, and would be
 /// late by any path.
 const MOST_NS: u64 = 2500;
 
-/// What asking and answering adds to the messages to one peer, ns, averaged.
+/// The time that asking and answering adds to the messages to one peer, ns, averaged.
 #[derive(Debug)]
 pub(crate) struct Asking(u64);
 
 impl Asking {
-    /// As assumed.
+    /// The assumed time.
     pub(crate) fn new() -> Asking {
         Asking(ASSUMED_NS)
     }
 
-    /// What asking and answering adds to a message on average, ns.
+    /// The time that asking and answering adds to a message on average, ns.
     pub(crate) fn average(&self) -> u64 {
         self.0
     }
 
-    /// A message took `added_ns` more than its receiver spent on it. What is to be counted for
-    /// one: what such messages add on average. No single one counts for much.
+    /// A message took `added_ns` more than its receiver spent on it. Returns the time to count for
+    /// it: the average of such messages. No single one counts for much.
     pub(crate) fn observe(&mut self, added_ns: u64) -> u64 {
         let counted = added_ns.min(4 * self.0 + 10).min(MOST_NS);
         self.0 = (7 * self.0 + counted) / 8;
@@ -47,7 +47,7 @@ mod tests {
             asking.observe(300);
         }
         assert!((290..=310).contains(&asking.observe(300)));
-        // One that was late by a millisecond.
+        // A message that was late by a millisecond.
         assert!(asking.observe(1_000_000) < 500);
     }
 
@@ -73,7 +73,7 @@ mod tests {
         }
         let seen = learner.predict(Path::Cma, MIB) / learner.predict(Path::Mapped, MIB);
         assert!((1.7..2.5).contains(&seen), "{seen} times as long");
-        // Those that are tried now and then.
+        // The tries now and then.
         assert!(slower < 2000 / 30, "{slower} of 2000 took a slower path");
     }
 }

@@ -1,6 +1,7 @@
-//! Measures what copies and `process_vm_readv(2)` cost on this machine, in a few milliseconds.
+//! Measures the costs of copies and of `process_vm_readv(2)` on this machine, in a few
+//! milliseconds.
 //!
-//! One thread of one process stands in for two on two cores. What the hop between cores costs is
+//! One thread of one process stands in for two on two cores. The cost of the hop between cores is
 //! therefore assumed, not measured; it changes within seconds anyway where a host moves virtual
 //! cores about, and the learner of each pair finds it out.
 
@@ -21,8 +22,8 @@ const MIDDLE: usize = 64 << 10;
 /// Larger would cost more page faults than it tells.
 const LARGE: usize = 256 << 10;
 
-/// What an eager message adds to its two copies for lines of memory that cross between cores: the
-/// sender takes each back from the receiver, then the receiver takes it from the sender.
+/// The time that an eager message adds to its two copies for lines of memory that cross between
+/// cores: the sender takes each back from the receiver, then the receiver takes it from the sender.
 const CROSSING_NS_PER_BYTE: f64 = 0.05;
 
 /// Hops between cores that a cma transfer needs besides its system call: the offer of the
@@ -33,18 +34,18 @@ const CMA_HOPS: f64 = 2.0;
 /// line.
 const MAPPED_HOPS: f64 = 3.0;
 
-/// Whether this process may read itself with `process_vm_readv(2)`; some filters forbid the call
-/// altogether. One system call.
+/// Returns whether this process may read itself with `process_vm_readv(2)`; some filters forbid the
+/// call altogether. One system call.
 pub(super) fn cma_is_allowed() -> bool {
     read(&[1; 8], &mut [0; 8]).is_some()
 }
 
-/// What was measured.
+/// The result of a measurement.
 pub(super) struct Measured {
-    /// The costs of this machine, by the default where they could not be measured.
+    /// The costs of this machine, or the defaults where they could not be measured.
     pub(super) costs: CostModel,
-    /// Everything that this process may do was measured, and no other thread took the processor
-    /// meanwhile: if not, it is good enough to begin with, and not to be kept.
+    /// True if all costs that this process may measure were measured, and no other thread took the
+    /// processor meanwhile. If not, the costs are good enough to begin with, and are not kept.
     pub(super) complete: bool,
 }
 
@@ -79,13 +80,13 @@ fn measure_beside(mut preempted: impl FnMut() -> Option<u64>) -> Measured {
     }
 }
 
-/// Nobody took the processor between two counts of that. Where there is no count, nothing speaks
-/// against what was measured.
+/// Returns whether no other thread took the processor between two counts of preemptions. Without a
+/// count, the measurement is believed.
 fn is_undisturbed(before: Option<u64>, after: Option<u64>) -> bool {
     before.zip(after).is_none_or(|(before, after)| before == after)
 }
 
-/// What a copy by this processor costs.
+/// The cost of a copy by this processor.
 fn copies(until: u64, from: &[u8], to: &mut [u8]) -> Option<Line> {
     let mut copy = |rounds, batch, len: usize| {
         median(until, rounds, batch, || {
@@ -95,7 +96,7 @@ fn copies(until: u64, from: &[u8], to: &mut [u8]) -> Option<Line> {
     };
     let small = copy(5, 32, SMALL)?;
     let middle = copy(5, 1, MIDDLE)? / MIDDLE as f64;
-    // Without time for the large one, what is in the cache must do.
+    // Without time for the large copy, the one within the cache must do.
     let large = copy(3, 1, LARGE).map_or(middle, |ns| ns / LARGE as f64);
     let rate = (middle + large) / 2.0;
     Some(Line { base_ns: (small - rate * SMALL as f64).max(0.0), ns_per_byte: rate })
@@ -138,8 +139,8 @@ fn read(from: &[u8], to: &mut [u8]) -> Option<()> {
     (got == from.len()).then_some(())
 }
 
-/// The median time of `act`, nanoseconds, over `rounds` of `batch` calls each, or as many rounds
-/// as can be begun before `until`. `None` if that is not one, or `act` fails.
+/// The median time of `act`, nanoseconds, over `rounds` of `batch` calls each, or as many rounds as
+/// can be begun before `until`. `None` if that is not even one, or if `act` fails.
 fn median(
     until: u64,
     rounds: usize,

@@ -7,17 +7,17 @@ pub const INLINE_MAX: u64 = 56;
 
 const _: () = assert!(INLINE_MAX == crate::wire::descriptor::INLINE_MAX as u64);
 
-/// Which paths a pair of peers may take, and why not the others.
+/// The paths that a pair of peers may take, and why not the others.
 #[derive(Clone, Debug)]
 pub(crate) struct Permissions {
     refusals: [Option<Refusal>; Path::ALL.len()],
-    /// What the receipts of the two cheap answers begin as.
+    /// The beginnings of the receipts of the two cheap answers.
     inline: Receipt,
     eager: Receipt,
 }
 
 impl Permissions {
-    /// `allowed` says of each path whether the pair may take it.
+    /// `allowed` tells for each path if the pair may take it.
     pub(crate) fn new(allowed: impl Fn(Path) -> Result<(), Refusal>) -> Permissions {
         let refusals = Path::ALL.map(|path| allowed(path).err());
         Permissions {
@@ -40,7 +40,7 @@ impl Permissions {
         self.refusals[path as usize]
     }
 
-    /// Whether the pair may take `path`.
+    /// Returns whether the pair may take `path`.
     #[inline]
     pub(crate) fn may(&self, path: Path) -> bool {
         self.refusal(path).is_none()
@@ -52,8 +52,8 @@ impl Permissions {
 pub(crate) struct Choice {
     /// The path, the length, and why not each other path; nothing copied yet.
     pub(crate) receipt: Receipt,
-    /// Whether the path is taken only to see how it does. The one expected to be faster then has
-    /// no refusal in the receipt.
+    /// True if the path is taken only to see how it does. The one expected to be faster then has no
+    /// refusal in the receipt.
     #[cfg_attr(not(test), expect(dead_code, reason = "the engine treats both alike"))]
     pub(crate) exploring: bool,
 }
@@ -92,7 +92,7 @@ pub(crate) fn choose(
 
 /// As [`choose`], but fails where the machine denies the path that would be fastest.
 ///
-/// Paths that were switched off do not count: whoever did that asked for the others.
+/// Paths that were switched off do not count: their switch asked for the others.
 ///
 /// # Errors
 /// The path and why it was denied; or no path is left.

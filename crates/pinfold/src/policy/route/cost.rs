@@ -1,4 +1,4 @@
-//! What a message is expected to cost before anyone has tried.
+//! The cost model: the expected time of a message before any was sent.
 
 use serde::{Deserialize, Serialize};
 
@@ -8,17 +8,17 @@ use super::Path;
 /// comes close.
 const INLINE_NS: f64 = 60.0;
 
-/// One way, handed off: an announcement and a hop, whatever the size. Not measured either: nobody
-/// chooses it but the caller.
+/// One way, handed off: an announcement and a hop, whatever the size. Not measured either: only the
+/// caller chooses it.
 const HANDOFF_NS: f64 = 120.0;
 
 /// A cost that grows evenly with size.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Line {
-    /// What an empty message costs, nanoseconds.
+    /// The cost of an empty message, nanoseconds.
     pub base_ns: f64,
-    /// What each byte adds, nanoseconds.
+    /// The cost of each further byte, nanoseconds.
     pub ns_per_byte: f64,
 }
 
@@ -30,7 +30,7 @@ impl Line {
         (self.base_ns + self.ns_per_byte * len as f64).max(1.0)
     }
 
-    /// Whether a machine could have these costs.
+    /// Returns whether a machine could have these costs.
     pub fn is_plausible(self) -> bool {
         (1.0..=1e6).contains(&self.base_ns) && (1e-3..=100.0).contains(&self.ns_per_byte)
     }
@@ -38,8 +38,8 @@ impl Line {
 
 /// The expected time of a message, one way, by path and length.
 ///
-/// The defaults suit a present-day server or virtual machine. Measuring this machine gives better
-/// ones, and what transfers really take corrects either; a model only has to be good enough that
+/// The defaults suit a present-day server or virtual machine. A measurement of this machine gives
+/// better ones, and the times of transfers correct either; a model only has to be good enough that
 /// the first choices are not bad ones.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -72,7 +72,7 @@ impl CostModel {
         }
     }
 
-    /// Whether a machine could have these costs.
+    /// Returns whether a machine could have these costs.
     pub fn is_plausible(&self) -> bool {
         [self.eager, self.cma, self.mapped].into_iter().all(Line::is_plausible)
     }

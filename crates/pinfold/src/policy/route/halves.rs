@@ -1,17 +1,17 @@
-//! What a message through the ring takes: its two sides copy at the same time, so the time of the
-//! slower one.
+//! The time of a message through the ring: its two sides copy at the same time, so it is the time
+//! of the slower one.
 //!
 //! The sender knows its own time at once, the receiver's some messages later: the receiver leaves
 //! it, with the number of the message, in one word of the lane.
 
 use crate::wire::sample;
 
-/// The receiver says what a message took it from this length on, bytes; of a shorter one its
-/// sender's time is the whole.
+/// Length, bytes, from which the receiver reports the time that a message took it; for a shorter
+/// one the sender's time is taken for the whole.
 pub(crate) const TOLD_FROM: u64 = 16 << 10;
 
-/// Messages whose receiver has not said yet: as many as the ring holds of the shortest ones that
-/// are cut long.
+/// Messages whose receiver has not reported yet: as many as the ring holds of the shortest ones
+/// that are cut long.
 const OPEN: usize = 8;
 
 /// One message, as its sender saw it.
@@ -23,7 +23,7 @@ struct Half {
     asking_ns: u64,
 }
 
-/// The messages that were written, and not all read when this side looked last.
+/// The messages that were written, and had not all been read at this side's last look.
 #[derive(Debug, Default)]
 pub(crate) struct Halves {
     open: [Option<Half>; OPEN],
@@ -47,8 +47,8 @@ pub(crate) fn number(sid: u32, len: u64) -> u8 {
 }
 
 impl Halves {
-    /// Message `number` of `len` bytes is written, which took `ns` nanoseconds, after its receiver
-    /// was asked for `asking_ns`.
+    /// Message `number` of `len` bytes is written. Writing took `ns` nanoseconds, after asking its
+    /// receiver had taken `asking_ns`.
     pub(crate) fn sent(&mut self, number: u8, len: u64, ns: u64, asking_ns: u64) {
         let same = |half: &Option<Half>| half.is_some_and(|half| half.number == number);
         let at = self.open.iter().position(same).unwrap_or_else(|| {
@@ -58,8 +58,8 @@ impl Halves {
         self.open[at] = Some(Half { number, len, ns, asking_ns });
     }
 
-    /// The receiver's `word` is about one of the messages: the whole of that one. Each is told
-    /// once.
+    /// The receiver's `word` is about one of the messages: the time of the whole of that one. Each
+    /// is reported once.
     pub(crate) fn hear(&mut self, word: u64) -> Option<Whole> {
         let place = self.open.iter_mut().find(|place| {
             place.is_some_and(|half| sample::answered(word, half.number).is_some())
@@ -88,7 +88,7 @@ mod tests {
     #[test]
     fn each_message_is_told_once_and_by_its_own_number() {
         let mut halves = Halves::default();
-        // Nothing was sent; a word of zeros is no answer to message 0 either, once it was heard.
+        // Nothing was sent; a word of zeros is no report on message 0 either, once that was heard.
         assert_eq!(halves.hear(sample::answer(7, 1)), None);
         for number in 0..4 {
             halves.sent(number, 1000 * (u64::from(number) + 1), 10, 0);
@@ -118,7 +118,7 @@ mod tests {
         assert_eq!(number(0, 0), 0);
     }
 
-    /// One stall is one message's: what the others took is as before.
+    /// One stall is one message's: the times of the others are as before.
     #[test]
     fn a_stall_is_told_of_one_message() {
         let mut halves = Halves::default();
@@ -132,7 +132,8 @@ mod tests {
         assert_eq!(took.iter().filter(|ns| **ns != 5000).collect::<Vec<_>>(), [&2_000_000]);
     }
 
-    /// What the ring does not hold is written over, and what the receiver writes is not believed.
+    /// A message that the ring no longer holds is written over, and a word of the receiver is
+    /// checked.
     #[test]
     fn any_word_may_come() {
         let mut halves = Halves::default();

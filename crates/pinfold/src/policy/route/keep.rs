@@ -2,11 +2,11 @@
 //!
 //! They lie in a JSON file below `$XDG_CACHE_HOME/pinfold`, or `~/.cache/pinfold`, named after the
 //! processor, the kernel and the library, so that a home directory may serve many machines. The
-//! file is a convenience: whatever is wrong with it or its directory, the costs are measured anew.
+//! file is a convenience: if it or its directory is faulty in any way, the costs are measured anew.
 //!
-//! The environment variable `PINFOLD_CALIBRATE` changes that. With `0` nothing is measured, read
-//! or written, and [`CostModel::DEFAULT`] is used. With `force` the costs are measured whatever
-//! the file says, and kept.
+//! The environment variable `PINFOLD_CALIBRATE` changes that. With `0` nothing is measured, read or
+//! written, and [`CostModel::DEFAULT`] is used. With `force` the costs are measured in spite of the
+//! file, and kept.
 
 #[cfg(test)]
 mod tests;
@@ -25,25 +25,26 @@ use crate::persisted;
 /// Goes up when [`Kept`] or the meaning of a constant changes.
 const FORMAT: u32 = 2;
 
-/// A machine may change in ways that its name does not show.
+/// Age at which the file is no longer used: a machine may change in ways that its name does not
+/// show.
 const AGE_MAX_S: u64 = 30 * 24 * 3600;
 
-/// No file of ours is longer, bytes.
+/// The longest file that is read, bytes: none of ours is longer.
 const FILE_BYTES_MAX: u64 = 4096;
 
-/// What the file holds.
+/// The contents of the file.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Kept {
-    /// When it was measured, seconds since 1970.
+    /// The time of the measurement, seconds since 1970.
     measured_s: u64,
     costs: CostModel,
 }
 
-/// What `PINFOLD_CALIBRATE` asks for.
+/// The request of `PINFOLD_CALIBRATE`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Wish {
-    /// Use what is kept, or else measure and keep.
+    /// Use the costs that are kept, or else measure and keep.
     Usual,
     /// Use the defaults.
     Defaults,
@@ -65,9 +66,10 @@ impl Wish {
     }
 }
 
-/// The costs to begin with in this process: those kept from an earlier run, or else measured
-/// now, which takes one to five milliseconds, and kept. Later calls cost a load, unless not all could be measured:
-/// then it is tried again, and until that succeeds what was found first holds.
+/// The costs to begin with in this process: those kept from an earlier run, or else measured now,
+/// which takes one to five milliseconds, and kept. Later calls cost a load, unless some costs could
+/// not be measured: then the measurement is tried again, and until it succeeds the first result
+/// holds.
 pub(crate) fn model() -> &'static CostModel {
     static MODEL: OnceLock<CostModel> = OnceLock::new();
     static MEANWHILE: OnceLock<CostModel> = OnceLock::new();
@@ -95,7 +97,7 @@ fn known_or<'a>(
     if complete { known.get_or_init(|| costs) } else { meanwhile.get_or_init(|| costs) }
 }
 
-/// Whether costs may be measured in this process.
+/// Returns whether costs may be measured in this process.
 pub(crate) fn measures() -> bool {
     Wish::from_value(env::var_os("PINFOLD_CALIBRATE")) != Wish::Defaults
 }
@@ -126,8 +128,8 @@ fn decide(
     Measured { costs, complete }
 }
 
-/// A name for this machine, this library, and whether this process may use cma at all: where it
-/// may not, the file says nothing about it.
+/// A name for this machine, this library, and this process's right to use cma: without the right,
+/// the file has no costs of it.
 ///
 /// # Errors
 /// Those of [`persisted::beginning`].
@@ -137,7 +139,7 @@ fn file_name() -> io::Result<String> {
     Ok(persisted::name(["costs", &cpu, &kernel, env!("CARGO_PKG_VERSION"), &format, cma]))
 }
 
-/// The costs in the file, if there are any to be believed.
+/// The costs in the file, if there are any that can be believed.
 fn load(file: &Path, now_s: u64) -> Option<CostModel> {
     let kept = match read(file) {
         Ok(kept) => kept,

@@ -1,14 +1,14 @@
-//! What transfers with one peer really take, and when to try the other path again.
+//! The learner: real times of transfers with one peer, and when to try another path again.
 //!
-//! The learner keeps, for each size class and path, by what factor transfers were slower or faster
-//! than the model says. Time is counted in transfers of the class: there are no clocks here.
+//! The learner keeps, for each size class and path, the factor by which transfers were slower or
+//! faster than the model says. Time is counted in transfers of the class: there are no clocks here.
 //!
 //! It assumes, and `replay` tests on recorded costs, that
-//! - the path of which it is told the least is the one by which users wait least: what it is told of
-//!   a message is the time of the slower side, and all of them add up to the time that went by;
+//! - the path with the least reported time is the one by which users wait least: the reported time
+//!   of a message is that of its slower side, and all of them add up to the time that went by;
 //! - interruptions meet all paths alike, so that medians put paths into the order of means;
-//! - within a class, and for some hundred messages, a path's costs stay what they are;
-//! - a transfer that follows one by another path says nothing of its own.
+//! - within a class, and for some hundred messages, the costs of a path stay the same;
+//! - a transfer that follows one by another path tells nothing of its own path.
 
 #[cfg(test)]
 mod replay;
@@ -32,22 +32,22 @@ const CLASSES: usize = (CLASS_MAX - CLASS_MIN + 1) as usize;
 /// The weight of an observation. Ten of them carry the estimate 19/20 of the way to new values.
 const WEIGHT: f32 = 0.3;
 
-/// The weight of an observation that follows none for [`RETRY_TURNS`]: what went before is hardly
-/// worth anything.
+/// The weight of an observation that follows none for [`RETRY_TURNS`]: the estimate of before is
+/// hardly worth anything.
 const WEIGHT_STALE: f32 = 0.75;
 
-/// Transfers of a class between two tries of a path that looks as good as the one in use. One
+/// Transfers of a class between two tries of a path that looks as good as the one in use. A path
 /// that looks `r` times as costly is tried `r²` times as rarely, so that all tries together cost
 /// less than one part in 120.
 const EXPLORE_TURNS: u32 = 96;
 
-/// The same for a path that was not tried yet, and for one that was in use until lately: what made
-/// it look bad may be over, as when the host had taken its processor away for a moment. Four times
-/// as many with every try in vain.
+/// The same for a path that was not tried yet, and for one that was in use until lately: the cause
+/// of its bad times may be over, as when the host had taken its processor away for a moment. Four
+/// times as many with every try in vain.
 const RETRY_TURNS: u32 = 6;
 
-/// Transfers of a try. The first of them meets what is left of those before, by another path, and
-/// its time is not counted: so is that of the first one after the try.
+/// Transfers of a try. The first of them meets the remains of those before, by another path, and
+/// its time is not counted; nor is that of the first one after the try.
 const TRY_TURNS: u32 = 3;
 
 /// A path that looks this many times as costly is not tried.
@@ -63,12 +63,12 @@ const JUMP_MAX: f32 = 2.0;
 /// Factors beyond these, up or down, are mistakes of measurement.
 const FACTOR_MAX: f32 = 64.0;
 
-/// What is known of one path in one class.
+/// The state of one path in one class.
 #[derive(Clone, Copy)]
 struct Cell {
     /// Real time over the model's.
     factor: f32,
-    /// The last two observed.
+    /// The last two factors observed.
     recent: [f32; 2],
     /// Observations, counted up to 2.
     count: u8,
@@ -76,9 +76,9 @@ struct Cell {
     seen: u32,
     /// The turn of the last try.
     tried: u32,
-    /// Turns it rests before it is tried, if it looks as good as the one in use.
+    /// Turns that the path rests before it is tried, if it looks as good as the one in use.
     rest: u32,
-    /// Whether the next observation is of a transfer that followed one by another path.
+    /// True if the next observation is of a transfer that followed one by another path.
     is_first: bool,
 }
 
@@ -120,10 +120,10 @@ impl Cell {
     }
 }
 
-/// The paths that are learnt about: those open to long messages that nobody gives away.
+/// The paths that are learnt about: those open to long messages whose memory is not given away.
 const LONG: [Path; 3] = [Path::Eager, Path::Cma, Path::Mapped];
 
-/// Where a path is in [`LONG`].
+/// The place of a path in [`LONG`].
 fn index(path: Path) -> Option<usize> {
     LONG.iter().position(|long| *long == path)
 }
@@ -132,16 +132,16 @@ fn index(path: Path) -> Option<usize> {
 #[derive(Clone, Copy)]
 struct Class {
     turn: u32,
-    /// The one in use, by its place in [`LONG`], once there is one.
+    /// The path in use, by its place in [`LONG`], once there is one.
     used: Option<usize>,
-    /// The one that was taken last.
+    /// The path that was taken last.
     last: Option<usize>,
-    /// The one that is being tried, and for how many transfers more.
+    /// The path that is being tried, and for how many transfers more.
     trying: Option<(usize, u32)>,
     cells: [Cell; LONG.len()],
 }
 
-/// What one pair of peers has learnt about the paths between them.
+/// The state of the paths between one pair of peers.
 pub(crate) struct Learner {
     model: CostModel,
     /// The lengths below which eager is the answer, for each path; see [`Learner::from`].
@@ -155,7 +155,7 @@ pub(crate) struct Learner {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Pick {
     pub(super) path: Path,
-    /// Set if the path is taken only to see how it does: the one that is expected to be faster.
+    /// Set if the path is taken only to see how it does: the path that is expected to be faster.
     pub(super) instead_of: Option<Path>,
 }
 
@@ -166,7 +166,7 @@ fn class_of(len: u64) -> Option<usize> {
 }
 
 impl Learner {
-    /// Knows what `model` says.
+    /// A learner that begins with `model`.
     pub(crate) fn new(model: &CostModel) -> Learner {
         let class =
             Class { turn: 0, used: None, last: None, trying: None, cells: [Cell::NEW; LONG.len()] };
@@ -178,7 +178,7 @@ impl Learner {
     }
 
     /// The length below which `path` is neither used nor tried where eager is open, too; `u64::MAX`
-    /// if that is all of them.
+    /// if it is never used.
     #[inline]
     pub(crate) fn from(&self, path: Path) -> u64 {
         index(path).map_or(0, |at| self.from[at])
@@ -197,8 +197,8 @@ impl Learner {
         self.weigh(at);
     }
 
-    /// The expected time of `len` bytes over `path`, nanoseconds: the model's, corrected by what
-    /// transfers of the class took.
+    /// The expected time of `len` bytes over `path`, nanoseconds: the model's, corrected by the
+    /// times of transfers of the class.
     pub(crate) fn predict(&self, path: Path, len: u64) -> f64 {
         let expected = self.model.predict(path, len);
         match (class_of(len), index(path)) {
@@ -228,7 +228,7 @@ impl Learner {
         if let Some(before) = class.used.replace(best).filter(|before| *before != best) {
             class.cells[before].rest = RETRY_TURNS;
         }
-        // At most one is tried in so many turns, whatever their number.
+        // At most one path is tried in so many turns, whatever their number.
         let since = |long: usize| turn.wrapping_sub(class.cells[long].tried);
         let since = candidates().map(since).min().unwrap_or(0);
         let due = || {
@@ -263,7 +263,7 @@ impl Learner {
         Pick { path: LONG[taken], instead_of }
     }
 
-    /// Counts a transfer of a class, and forgets what has not been confirmed for long.
+    /// Counts a transfer of a class, and forgets estimates that have not been confirmed for long.
     fn next_turn(&mut self, at: usize) {
         let class = &mut self.classes[at];
         class.turn = class.turn.wrapping_add(1);
@@ -280,15 +280,15 @@ impl Learner {
         }
     }
 
-    /// Notes which paths could pay in a class: those within reach of exploration at the upper end
-    /// of the class, by what is known of them or by the model alone.
+    /// Notes the paths that could pay in a class: those within reach of exploration at the upper
+    /// end of the class, by their estimates or by the model alone.
     fn weigh(&mut self, at: usize) {
         let len = (1 << (CLASS_MIN as usize + at + 1)) - 1;
         let cells = &self.classes[at].cells;
         let eager = self.model.predict(Path::Eager, len) * f64::from(cells[0].factor);
         for (long, path) in LONG.into_iter().enumerate().skip(1) {
             let cost = self.model.predict(path, len) * f64::from(cells[long].factor.min(1.0));
-            // The last class has no upper end: what is longest decides there.
+            // The last class has no upper end: the longest messages decide there.
             let endless = at == CLASSES - 1
                 && self.model.predict(path, u64::MAX) < self.model.predict(Path::Eager, u64::MAX);
             if cost <= EXPLORE_RATIO * eager || endless {

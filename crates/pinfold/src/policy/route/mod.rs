@@ -1,4 +1,4 @@
-//! Which way a message goes, what that is expected to cost, and what it did cost.
+//! The path of a message, its expected cost, and its observed cost.
 //!
 //! Everything here but `calibrate` and `keep` is policy without I/O: sizes, times and facts go in,
 //! decisions come out.

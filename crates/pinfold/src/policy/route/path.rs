@@ -8,8 +8,8 @@ use std::fmt;
 pub enum Path {
     /// In the descriptor itself; 0 to 56 bytes.
     Inline = 0,
-    /// Two copies by the processor through the pair's shared ring; any size, always possible. To another
-    /// host: over the connection, long messages from where they lie
+    /// Two copies by the processor through the pair's shared ring; any size, always possible. To
+    /// another host: over the connection, long messages from where they lie
     /// ([`Receipt::sent_by`](crate::Receipt::sent_by)).
     Eager = 1,
     /// One copy by the kernel, `process_vm_readv(2)` or `process_vm_writev(2)`; any memory,
@@ -17,8 +17,8 @@ pub enum Path {
     Cma = 2,
     /// One copy by the processor: out of the sender's arena as the receiver has it mapped, or into
     /// the receiver's [`SharedArena`](crate::SharedArena) as the sender has it mapped, or both at
-    /// once. A part of it may have been copied by the kernel at the other side, which had nothing to
-    /// map.
+    /// once. A part of it may have been copied by the kernel at the other side, if that had nothing
+    /// to map.
     Mapped = 3,
     /// No copy: the sender gives the memory away, in an arena, and the receiver looks at it there.
     Handoff = 4,
@@ -83,7 +83,7 @@ impl PathSet {
         PathSet(self.0 & !(1 << path as u8))
     }
 
-    /// Whether `path` is in the set.
+    /// Returns whether `path` is in the set.
     pub const fn contains(self, path: Path) -> bool {
         self.0 & 1 << path as u8 != 0
     }

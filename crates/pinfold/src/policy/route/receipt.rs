@@ -1,17 +1,17 @@
-//! What a completed operation says about how it was done.
+//! The receipt of a completed operation: how it was done.
 
 use std::fmt;
 
 use super::{Path, Refusal, SendDriver, SendMode, refusal::Code};
 use crate::copy::{Algorithm, Largest};
 
-/// How one operation was done: the path, what was copied and by whom, and why each other path
-/// was refused.
+/// How one operation was done: the path, the bytes copied by each side, and why each other path was
+/// refused.
 ///
-/// Bytes are counted on the side that holds the receipt: an eager message of *n* bytes is
-/// *n* `copied_user` at the sender (into the ring) and *n* again at the receiver (out of it). What
-/// both sides copy at once, each counts for its part: by `cma` and `mapped` the counts of both
-/// receipts add up to the bytes received.
+/// Bytes are counted on the side that holds the receipt: an eager message of *n* bytes is *n*
+/// `copied_user` at the sender (into the ring) and *n* again at the receiver (out of it). Where
+/// both sides copy at once, each counts its part: by `cma` and `mapped` the counts of both receipts
+/// add up to the bytes received.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Receipt {
     /// The path that was taken.
@@ -20,30 +20,30 @@ pub struct Receipt {
     pub bytes: u64,
     /// Bytes copied by this process at user level.
     pub copied_user: u64,
-    /// Bytes copied by the kernel in calls of this process, or although they were not to be.
+    /// Bytes copied by the kernel in calls of this process, also where it was not to copy them.
     pub copied_kernel: u64,
     why: Why,
     by: Largest,
     sent: Option<Sent>,
-    /// Bytes that were put there, in [`PREFAULT_UNIT`]s.
+    /// Bytes of a receive's memory whose pages were put there in advance, in [`PREFAULT_UNIT`]s.
     ready: u8,
 }
 
-/// In so many bytes a receipt counts.
+/// The unit of [`Receipt::prefaulted`], bytes.
 const PREFAULT_UNIT: u64 = 64 << 10;
 
 /// How a message was sent to another host from the memory it lay in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Sent {
     By(SendMode, SendDriver),
-    /// Nothing but a copy came into question.
+    /// Encrypted, so only a copy came into question.
     Encrypted,
 }
 
-// It is returned for every message: well within a cache line.
+// A receipt is returned for every message: well within a cache line.
 const _: () = assert!(size_of::<Receipt>() == 40);
 
-/// Why each path that was not taken was not.
+/// The reason against each path that was not taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Why([Code; Path::ALL.len()]);
 
@@ -76,18 +76,18 @@ impl Receipt {
         Receipt { path, bytes, copied_user, copied_kernel, why, by, sent, ready }
     }
 
-    /// By what algorithm this process copied the bytes, or the largest part of them. `None`: it copied
-    /// none at user level.
+    /// The algorithm by which this process copied the bytes, or the largest part of them. `None`:
+    /// it copied none at user level.
     ///
     /// Parts of less than 2 KiB count as the C library's, [`Algorithm::LIBC`].
     pub const fn copied_by(&self) -> Option<Algorithm> {
         if self.copied_user > 0 { Some(self.by.algorithm()) } else { None }
     }
 
-    /// How the message was sent to another host, if it was sent from the memory it lay in. `None`: it was not, or
-    /// this receipt is of a receive.
+    /// How the message was sent to another host, if it was sent from the memory it lay in. `None`:
+    /// it was not, or this receipt is of a receive.
     ///
-    /// Whether the kernel copied is another matter: [`Receipt::copied_kernel`].
+    /// [`Receipt::copied_kernel`] tells whether the kernel copied.
     pub const fn sent_by(&self) -> Option<SendMode> {
         match self.sent {
             Some(Sent::By(mode, _)) => Some(mode),
@@ -96,8 +96,9 @@ impl Receipt {
         }
     }
 
-    /// What asked the kernel to send it, where [`Receipt::sent_by`] says how: an io_uring, or calls where there is none, where
-    /// it is not wanted ([`Builder::io_uring`](crate::Builder::io_uring)), and for [`SendMode::Plain`].
+    /// The driver that asked the kernel to send the message, where [`Receipt::sent_by`] tells how:
+    /// an io_uring, or calls where there is none, where it is not wanted
+    /// ([`Builder::io_uring`](crate::Builder::io_uring)), and for [`SendMode::Plain`].
     pub const fn send_driver(&self) -> Option<SendDriver> {
         match self.sent {
             Some(Sent::By(_, driver)) => Some(driver),
@@ -106,40 +107,42 @@ impl Receipt {
         }
     }
 
-    /// Bytes of the memory of a receive that were put there while it waited for its message, rounded up to 64 KiB:
-    /// [`Builder::prepare_receives`](crate::Builder::prepare_receives). 0 for sends, and if all was there.
+    /// Bytes of the memory of a receive whose pages were put there while it waited for its message,
+    /// rounded up to 64 KiB: [`Builder::prepare_receives`](crate::Builder::prepare_receives). 0 for
+    /// sends, and if all pages were there.
     pub const fn prefaulted(&self) -> u64 {
         self.ready as u64 * PREFAULT_UNIT
     }
 
-    /// Notes that.
+    /// Notes the bytes prefaulted.
     pub(crate) fn note_prefaulted(&mut self, bytes: u64) {
         self.ready = u8::try_from(bytes.div_ceil(PREFAULT_UNIT)).unwrap_or(u8::MAX);
     }
 
-    /// Notes how it was sent.
+    /// Notes how the message was sent.
     pub(crate) const fn note_sent(&mut self, mode: SendMode, driver: SendDriver) {
         self.sent = Some(Sent::By(mode, driver));
     }
 
-    /// Why no [`SendMode`] but [`SendMode::Plain`] came into question, nor an io_uring, where that was settled before
-    /// anything was tried: [`Refusal::Encrypted`]. `None` for all other messages, and for those that are not sent from
-    /// the memory they lay in.
+    /// Why no [`SendMode`] but [`SendMode::Plain`] came into question, nor an io_uring, where that
+    /// was settled before any was tried: [`Refusal::Encrypted`]. `None` for all other messages, and
+    /// for those that are not sent from the memory they lay in.
     pub const fn send_refused(&self) -> Option<Refusal> {
         if let Some(Sent::Encrypted) = self.sent { Some(Refusal::Encrypted) } else { None }
     }
 
-    /// Notes that its last part was sent as another was, if that went past the lane.
+    /// Notes that the last part of the message was sent as that of `other`, if that went past the
+    /// lane.
     pub(crate) fn note_sent_as(&mut self, other: &Receipt) {
         self.sent = other.sent.or(self.sent);
     }
 
-    /// Notes that it was sent encrypted.
+    /// Notes that the message was sent encrypted.
     pub(crate) const fn note_encrypted(&mut self) {
         self.sent = Some(Sent::Encrypted);
     }
 
-    /// Takes note of how some more of its bytes were copied.
+    /// Notes how some more of the message's bytes were copied.
     #[inline]
     pub(crate) const fn note_copies(&mut self, by: Largest) {
         self.by = self.by.and(by);
@@ -151,7 +154,8 @@ impl Receipt {
         self.why
     }
 
-    /// Why `path` was not taken; `None` for the path that was, and where nobody considered it.
+    /// Why `path` was not taken; `None` for the path that was, and for paths that were not
+    /// considered.
     pub const fn refused(&self, path: Path) -> Option<Refusal> {
         self.why.0[path as usize].refusal()
     }

@@ -4,7 +4,7 @@ use std::fmt;
 
 use rustix::io::Errno;
 
-/// What is said of memory of the other side that is not there.
+/// The `errno` noted for memory of the other side that is not there.
 pub(crate) const MISSING: Errno = Errno::AGAIN;
 
 /// Why a path was not taken for a message.
@@ -19,51 +19,53 @@ pub enum Refusal {
     SwitchedOff,
     /// The peer's endpoint was built without the path.
     SwitchedOffByPeer,
-    /// The kernel denied it, when the pair tried it or for a message later: the `errno` that it answered.
-    /// `EPERM` is a security policy (ptrace scope, a user namespace, a seccomp filter, a process that is not
-    /// dumpable any more), `ENOSYS` a kernel or filter without the call, `ESRCH` another process-id namespace,
-    /// `EFAULT` memory that one process may use and the kernel does not show to another. `EAGAIN` is no denial:
-    /// some of this message's memory was not there, so that who copied it might have waited for somebody.
+    /// The kernel denied the path, in the trial of the pair or for a message later, with this
+    /// `errno`. `EPERM` is a security policy (ptrace scope, a user namespace, a seccomp filter, a
+    /// process that is not dumpable any more), `ENOSYS` a kernel or filter without the call,
+    /// `ESRCH` another process-id namespace, `EFAULT` memory that one process may use and the
+    /// kernel does not show to another. `EAGAIN` is no denial: some of this message's memory was
+    /// not there, so that the copying side might have waited for another process.
     Denied(i32),
     /// The receiver has no credit left for messages it has not asked for.
     NoCredit,
     /// The receiver asked for the message by another path.
     Declined,
-    /// The message does not lie in an arena, in one part; nor, as far as the receiver has said, does
-    /// it go to one that peers may write.
+    /// The message does not lie in an arena, in one part; nor, as far as the receiver has told,
+    /// does it go to an arena that peers may write.
     NotShareable,
     /// The sender keeps the memory of its message.
     Kept,
     /// The memory could not be handed to the peer, or the peer could not map it: limits on
     /// descriptors, mappings or memory, at either side.
     NotMapped,
-    /// The peer's threads are still in the memory of too many regions that were taken back.
+    /// The peer's threads still use the memory of too many regions that were taken back.
     NotLeft,
     /// The trial read or wrote the wrong memory: the process id means another process there.
     WrongProcess,
-    /// One of the two could not stop the other by a signal, as far as is known, so it is not to hold it up by
-    /// memory that the kernel would wait for either: it is in another process-id or user namespace, has a
-    /// seccomp filter or another security label, or fewer rights. Whoever could copies for both, if it may.
+    /// One of the two could not stop the other by a signal, as far as is known, so it must not hold
+    /// it up by memory that the kernel would wait for either: it is in another process-id or user
+    /// namespace, has a seccomp filter or another security label, or fewer rights. The side that
+    /// could copies for both, if it may.
     Confined,
-    /// Memory of the peer that had been there was not there again and again, or a copy had to wait for it. The
-    /// peer copies itself from then on.
+    /// Memory of the peer that had been there was not there again and again, or a copy had to wait
+    /// for it. The peer itself copies from then on.
     Fickle,
     /// The peer is on another host: there is no memory that both can reach.
     OtherHost,
-    /// The peer was called by host and port and is on this host, but in another network, process-id or IPC
-    /// namespace: in another container, mostly.
+    /// The peer was called by host and port and is on this host, but in another network, process-id
+    /// or IPC namespace: in another container, mostly.
     OtherNamespace,
-    /// The peer was called by host and port and is on this host, but not to be reached by its local socket:
-    /// `EACCES` for another user who may not, `ENOENT` where the socket is not to be seen, as in another
-    /// mount namespace, `ETIMEDOUT` for one that did not answer; 0 at the side that was called, which does
-    /// not know more.
+    /// The peer was called by host and port and is on this host, but cannot be reached by its local
+    /// socket: `EACCES` for another user without the right, `ENOENT` where the socket cannot be
+    /// seen, as in another mount namespace, `ETIMEDOUT` for a peer that did not answer; 0 at the
+    /// side that was called, which does not know more.
     OutOfReach(i32),
-    /// The connection is encrypted, which takes that this process reads the message.
+    /// The connection is encrypted, so this process has to read the message.
     Encrypted,
 }
 
 impl Refusal {
-    /// Whether the machine, not the cost model or the caller, ruled the path out.
+    /// Returns whether the machine, not the cost model or the caller, ruled the path out.
     pub const fn is_denial(self) -> bool {
         use Refusal::{Confined, Denied, Fickle, WrongProcess};
         matches!(self, Denied(_) | WrongProcess | Confined | Fickle)
@@ -78,7 +80,7 @@ impl Refusal {
         }
     }
 
-    /// It as a number, not 0: the same in every process of this version.
+    /// The refusal as a number, not 0: the same in every process of this version.
     pub(crate) const fn code(self) -> u16 {
         Code::of(self).0
     }
@@ -146,7 +148,7 @@ impl fmt::Display for Refusal {
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) struct Code(u16);
 
-/// Codes from here on are an `errno` more.
+/// Codes from here on hold an `errno` in their low bits.
 const DENIED: u16 = 0x1000;
 /// The same of [`Refusal::OutOfReach`].
 const OUT_OF_REACH: u16 = 0x2000;

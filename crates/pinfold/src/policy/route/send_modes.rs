@@ -1,9 +1,9 @@
-//! How bytes leave for another host: which of the ways to send is cheapest for them. No I/O.
+//! Send modes: which way to send long messages to another host is cheapest for them. No I/O.
 //!
-//! The ways are those of Bhikshesvaran, *Single Copy Device Driver for the IBM APE25*, sections 4.1 and
-//! 5.2, as Linux has them today. What each costs is measured when the program starts
-//! ([`SendModes::learn`]) and predicted from there: a fixed cost, what each piece adds, and a cost that
-//! grows with the bytes, by straight lines between the sizes that were measured.
+//! The ways are those of Bhikshesvaran, *Single Copy Device Driver for the IBM APE25*, sections 4.1
+//! and 5.2, as Linux has them today. The cost of each is measured when the program starts
+//! ([`SendModes::learn`]) and predicted from there: a fixed cost, a cost for each piece, and a cost
+//! that grows with the bytes, by straight lines between the sizes that were measured.
 
 use serde::{Deserialize, Serialize};
 
@@ -15,18 +15,19 @@ pub enum SendMode {
     Plain,
     /// The kernel copies, asked by a ring: `IORING_OP_SEND`. The paper's two-copy driver.
     TwoCopy,
-    /// The network takes the bytes from where they lie, whose pages are held for the time of the send:
-    /// `IORING_OP_SEND_ZC`, or `MSG_ZEROCOPY` where there is no ring. The paper's SCDA.
+    /// The network takes the bytes from where they lie; their pages are held for the time of the
+    /// send: `IORING_OP_SEND_ZC`, or `MSG_ZEROCOPY` where there is no ring. The paper's SCDA.
     PerSend,
-    /// The same from memory that is registered, so held already. The paper's SCDB. Endpoints keep memory
-    /// registered only where they can look whether it is what is there (`CAP_SYS_ADMIN`).
+    /// The same from memory that is registered, so held already. The paper's SCDB. Endpoints keep
+    /// memory registered only where they can check that it is still the memory mapped there
+    /// (`CAP_SYS_ADMIN`).
     Cached,
     /// The same from the start of a page, which is a page less to name. The paper's SCDC.
     Aligned,
 }
 
 impl SendMode {
-    /// All of them.
+    /// Every mode.
     pub const ALL: [SendMode; 5] = [
         SendMode::Plain,
         SendMode::TwoCopy,
@@ -35,7 +36,7 @@ impl SendMode {
         SendMode::Aligned,
     ];
 
-    /// Its name.
+    /// The name of the mode.
     pub fn name(self) -> &'static str {
         match self {
             SendMode::Plain => "plain",
@@ -46,13 +47,13 @@ impl SendMode {
         }
     }
 
-    /// Whether the kernel copies.
+    /// Returns whether the kernel copies.
     pub fn copies(self) -> bool {
         matches!(self, SendMode::Plain | SendMode::TwoCopy)
     }
 }
 
-/// What asks the kernel to send.
+/// The interface by which the kernel is asked to send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum SendDriver {
@@ -63,7 +64,7 @@ pub enum SendDriver {
 }
 
 impl SendDriver {
-    /// Its name.
+    /// The name of the driver.
     pub fn name(self) -> &'static str {
         match self {
             SendDriver::Calls => "calls",
@@ -82,13 +83,13 @@ pub enum SentFrom {
     Memory,
 }
 
-/// What kind of memory a message is in.
+/// The kind of memory that a message is in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum SendMemory {
-    /// Any.
+    /// Any memory.
     Unregistered,
-    /// Registered with the ring, at an address that is as it is.
+    /// Registered with the ring, at an address that is given.
     Registered,
     /// Registered, and the message is placed where it suits: at the start of a page.
     Placed,
@@ -97,21 +98,21 @@ pub enum SendMemory {
 /// A message, as far as it matters for how it is sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Outgoing {
-    /// Its bytes.
+    /// The length of the message.
     pub bytes: usize,
-    /// In so many pieces; 0 counts as 1.
+    /// The number of its pieces; 0 counts as 1.
     pub pieces: usize,
-    /// Which lie in so many pages, those that two pieces share counted twice; 0 where that does not matter, since
-    /// they need not go as one packet.
+    /// The number of pages of all pieces, those that two pieces share counted twice; 0 where that
+    /// does not matter, since the pieces need not go as one packet.
     pub pages: usize,
     /// Where the bytes are.
     pub from: SentFrom,
-    /// In which memory.
+    /// The kind of memory they are in.
     pub memory: SendMemory,
 }
 
-/// Pages that one packet can name (`MAX_SKB_FRAGS` of a kernel with pages of 4 KiB, unless somebody built
-/// it otherwise). The kernel refuses more with `EMSGSIZE`, where it does not copy.
+/// Pages that one packet can name (`MAX_SKB_FRAGS` of a kernel with pages of 4 KiB, unless it was
+/// built otherwise). The kernel refuses more with `EMSGSIZE`, where it does not copy.
 pub const PAGES_MAX: usize = 17;
 
 /// A cost over size: straight lines between points.
@@ -122,8 +123,9 @@ pub struct CostCurve {
 }
 
 impl CostCurve {
-    /// Through these points, bytes and nanoseconds, in any order. What is no time is left out. Where more
-    /// bytes seem to cost less, which only noise can do, they cost the same.
+    /// A curve through these points, bytes and nanoseconds, in any order. Points without a valid
+    /// time are left out. Where more bytes seem to cost less, which only noise can do, they cost
+    /// the same.
     pub fn through(points: impl IntoIterator<Item = (usize, f64)>) -> CostCurve {
         let sane = |ns: f64| ns.is_finite() && (0.0..1e12).contains(&ns);
         let mut points: Vec<(f64, f64)> = points
@@ -133,7 +135,8 @@ impl CostCurve {
             .collect();
         points.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.total_cmp(&b.1)));
         points.dedup_by(|later, first| later.0 == first.0);
-        // Both neighbours' mean is nearer to the truth than either where they contradict each other.
+        // The mean of both neighbours is nearer to the truth than either where they contradict each
+        // other.
         let mut level: Vec<(f64, f64, usize)> = Vec::new();
         for &(_, ns) in &points {
             let mut block = (ns, 1.0, 1);
@@ -149,15 +152,15 @@ impl CostCurve {
         CostCurve { points }
     }
 
-    /// The cost of `bytes`, nanoseconds; beyond the points as between the two nearest. `None` if there are
-    /// none. Some ns.
+    /// The cost of `bytes`, nanoseconds; beyond the points as between the two nearest. `None` if
+    /// there are no points. Some ns.
     pub fn at(&self, bytes: usize) -> Option<f64> {
         let bytes = bytes as f64;
         let [first, .., last] = *self.points else {
             return self.points.first().map(|point| point.1);
         };
         if bytes <= first.0 {
-            // Shorter ones are not cheaper than the shortest that was measured.
+            // Shorter messages are not cheaper than the shortest that was measured.
             return Some(first.1);
         }
         let after = self.points.partition_point(|point| point.0 < bytes);
@@ -168,18 +171,18 @@ impl CostCurve {
     }
 }
 
-/// What one way costs, for messages that are in one place.
+/// The cost of one mode, for messages that are in one place.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct SourceCost {
-    /// One piece.
+    /// The cost of one piece.
     pub curve: CostCurve,
-    /// That there are several pieces at all, nanoseconds.
+    /// The added cost of more than one piece, nanoseconds.
     pub several_ns: f64,
-    /// Each piece beyond the second, nanoseconds.
+    /// The cost of each piece beyond the second, nanoseconds.
     pub piece_ns: f64,
 }
 
-/// What one way costs.
+/// The cost of one mode.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct SendCost {
     /// From a cache.
@@ -203,20 +206,20 @@ impl SendCost {
     }
 }
 
-/// What all ways cost here, and which of them to take.
+/// The costs of all modes on this machine, and the choice among them.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct SendModes {
-    /// By [`SendMode::ALL`]; of what cannot be done here there is none.
+    /// Costs by [`SendMode::ALL`]; `None` for a mode that cannot be used here.
     costs: [Option<SendCost>; SendMode::ALL.len()],
 }
 
 impl SendModes {
-    /// Takes note of what one way costs. One that nothing is known of is not taken.
+    /// Takes note of the cost of one mode. A mode without known costs is not taken.
     pub fn learn(&mut self, mode: SendMode, cost: SendCost) {
         self.costs[mode as usize] = Some(cost);
     }
 
-    /// Whether the message can go this way at all.
+    /// Returns whether the message can go this way at all.
     pub fn is_possible(mode: SendMode, it: &Outgoing) -> bool {
         let memory = match mode {
             SendMode::Plain | SendMode::TwoCopy | SendMode::PerSend => true,
@@ -226,14 +229,15 @@ impl SendModes {
         memory && (mode.copies() || it.pages <= PAGES_MAX)
     }
 
-    /// The expected cost, nanoseconds of processor time. `None` if it cannot go this way, or nobody knows.
+    /// The expected cost, nanoseconds of processor time. `None` if the message cannot go this way,
+    /// or if the cost is not known.
     pub fn predict(&self, mode: SendMode, it: &Outgoing) -> Option<f64> {
         let cost = self.costs[mode as usize].as_ref()?;
         cost.predict(it).filter(|_| SendModes::is_possible(mode, it))
     }
 
-    /// The way that is expected to be cheapest. Where nothing is known, [`SendMode::Plain`], which works
-    /// everywhere. Some tens of ns.
+    /// The mode that is expected to be cheapest. Without known costs it is [`SendMode::Plain`],
+    /// which works everywhere. Some tens of ns.
     pub fn pick(&self, it: &Outgoing) -> SendMode {
         let known =
             SendMode::ALL.into_iter().filter_map(|mode| Some((mode, self.predict(mode, it)?)));
@@ -242,7 +246,8 @@ impl SendModes {
     }
 }
 
-/// Picks as [`SendModes::pick`] does, and knows the last answer: messages often come many alike.
+/// Picks as [`SendModes::pick`] does, and remembers the last answer: messages often come many
+/// alike.
 #[derive(Clone, Debug, Default)]
 pub struct SendPicker {
     modes: SendModes,
@@ -250,12 +255,12 @@ pub struct SendPicker {
 }
 
 impl SendPicker {
-    /// By these costs.
+    /// A picker with these costs.
     pub fn new(modes: SendModes) -> SendPicker {
         SendPicker { modes, last: None }
     }
 
-    /// The way that is expected to be cheapest. A few ns for a message like the last one.
+    /// The mode that is expected to be cheapest. A few ns for a message like the last one.
     #[inline]
     pub fn pick(&mut self, it: &Outgoing) -> SendMode {
         match self.last {

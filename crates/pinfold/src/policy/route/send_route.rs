@@ -1,29 +1,31 @@
-//! How long messages to one peer on another host are sent: by the model of [`SendModes`], as long as the route
-//! does what is asked of it. No I/O.
+//! The send modes of long messages to one peer on another host: by the model of [`SendModes`], as
+//! long as the route does what is asked of it. No I/O.
 //!
-//! What a connection is to send from where it lies may be copied all the same: a route to the same host always
-//! does that, and so does a device that cannot gather. So a message in some is a *trial*. If the kernel says that it
-//! copied, that it cannot, or if it took longer than a copy would have, the route *rests* for a number of
-//! messages that doubles each time; all of these are copied outright.
+//! The kernel may copy a message that was to be sent from where it lies: a route to the same host
+//! always does that, and so does a device that cannot gather. So now and then a message is a
+//! *trial*. If the kernel reports that it copied, or that it cannot, or if the send took longer
+//! than a copy would have, the route *rests* for a number of messages that doubles each time; all
+//! of these are copied outright.
 
 use super::{
     CostCurve, Outgoing, SendCost, SendMode, SendModes, SentFrom, SourceCost,
     send_modes::SendMemory,
 };
 
-/// Long messages before the first trial: who has less to send need not know.
+/// Long messages before the first trial: a sender of fewer has no need to know.
 const REST_FIRST: u64 = 16;
 /// Messages between trials that fail: at first, and at most.
 const REST: u64 = 64;
 const REST_MAX: u64 = 1 << 16;
-/// One message in so many is copied where that is not needed, to know what it would cost.
+/// One message in so many is copied although that is not needed, to learn the cost of a copy.
 const LOOK_EVERY: u64 = 64;
-/// How much of a new observation is believed.
+/// The weight of a new observation.
 const WEIGHT: f64 = 0.2;
-/// What was observed is believed within these bounds: more is an interruption.
+/// Bounds within which an observation is believed: one beyond them is an interruption.
 const RATIOS: std::ops::RangeInclusive<f64> = 0.1..=20.0;
 
-/// What the ways cost where nobody has looked: a fixed cost, and one for a MiB, in ns. From a Xeon of 2023.
+/// The costs of the modes where none were measured: a fixed cost, and one for a MiB, in ns. From a
+/// Xeon of 2023.
 const COSTS: [(SendMode, f64, f64); 4] = [
     (SendMode::Plain, 1_000.0, 90_000.0),
     // To ask the ring, to have the notice, and for each page to take hold of it and to let go.
@@ -36,14 +38,14 @@ const COSTS: [(SendMode, f64, f64); 4] = [
 /// How messages to one peer are sent.
 #[derive(Debug)]
 pub(crate) struct SendRoute {
-    /// What the program insists on.
+    /// The mode that the program insists on.
     insisted: Option<SendMode>,
     modes: SendModes,
-    /// What sends took beside what was expected, by [`SendMode`].
+    /// Times of sends over the expected times, by [`SendMode`].
     ratios: [f64; SendMode::ALL.len()],
     /// Messages that are copied before the next trial.
     rest: u64,
-    /// How many it will be if that fails.
+    /// Messages that are copied after the next trial if that fails.
     pause: u64,
     state: State,
     /// Messages since one was copied.
@@ -52,11 +54,11 @@ pub(crate) struct SendRoute {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
-    /// Nothing is known, or nothing good.
+    /// No trial has succeeded, or the last one failed.
     Copying,
-    /// A message is out, of which the kernel has yet to say what it did.
+    /// A trial is out, and the kernel has yet to report how it was sent.
     Trying,
-    /// The last one was not copied.
+    /// The last trial was not copied.
     Proven,
 }
 
@@ -79,7 +81,7 @@ impl SendRoute {
         }
     }
 
-    /// Whether it is worth having memory pinned for longer than a send.
+    /// Returns whether it is worth having memory pinned for longer than a send.
     pub(crate) fn wants_cache(&self) -> bool {
         match self.insisted {
             Some(mode) => matches!(mode, SendMode::Cached | SendMode::Aligned),
@@ -106,7 +108,8 @@ impl SendRoute {
         };
         let mode = cheapest(self.ratios);
         if mode.copies() {
-            // By nature, or since it was found to be slower: then it gets another chance some time.
+            // The mode copies by nature, or since the other was found to be slower: then that gets
+            // another chance some time.
             if !cheapest([1.0; SendMode::ALL.len()]).copies() {
                 self.failed();
             }
@@ -123,7 +126,7 @@ impl SendRoute {
         mode
     }
 
-    /// A call has sent so many bytes in so many ns.
+    /// A call has sent `bytes` bytes in `ns` nanoseconds.
     pub(crate) fn took(&mut self, mode: SendMode, bytes: usize, ns: u64) {
         let it = Outgoing {
             bytes,
@@ -153,12 +156,12 @@ impl SendRoute {
         self.state = State::Copying;
         self.rest = self.pause;
         self.pause = (self.pause * 2).min(REST_MAX);
-        // What it took then says little of what it will take.
+        // The times of before say little of those to come.
         self.ratios = [1.0; SendMode::ALL.len()];
     }
 }
 
-/// The mode, or the next that such memory can be sent by.
+/// The mode, or the next one that can send such memory.
 fn as_far_as_possible(mode: SendMode, memory: SendMemory) -> SendMode {
     match (mode, memory) {
         (SendMode::Aligned | SendMode::Cached, SendMemory::Unregistered) => SendMode::PerSend,

@@ -1,8 +1,8 @@
-//! Whether processors are short: a policy, without clock or lock.
+//! Shortage of processors: a policy, without clock or lock.
 //!
-//! Nobody tells a program how many others want its processor. It finds out when it spins and loses it: then
-//! spinning takes time from whoever it waits for. So it does not for a while, and then tries again. As long as
-//! it loses each time, it tries more seldom.
+//! A program is not told how many others want its processor. It finds out when it spins and loses
+//! it: then spinning takes time from the peer that it waits for. So it does not spin for a while,
+//! and then tries again. As long as it loses each time, it tries more seldom.
 
 /// How long a shortage is taken to last, at first and at most, ns.
 const FIRST_NS: u64 = 25_000_000;
@@ -17,7 +17,7 @@ pub(super) struct Shortage {
 
 impl Shortage {
     pub(super) fn begin(&mut self, now_ns: u64) {
-        // One that comes soon after another is the same one.
+        // A shortage that comes soon after another is the same one.
         let since_ns = now_ns.saturating_sub(self.began_ns);
         let goes_on = since_ns < 4 * self.lasts_ns;
         self.lasts_ns = if goes_on { (2 * self.lasts_ns).min(MOST_NS) } else { FIRST_NS };
@@ -48,7 +48,7 @@ mod tests {
             }
         }
         assert!((10..20).contains(&found), "{found}");
-        // It is over.
+        // The shortage is over.
         now += 5 * MOST_NS;
         assert!(!shortage.lasts(now));
         shortage.begin(now);

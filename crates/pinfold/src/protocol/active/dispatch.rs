@@ -1,4 +1,4 @@
-//! Messages on their way to their handlers, and what handlers leave.
+//! Active messages on their way to their handlers (`Job`), and the outcomes of handlers (`Spent`).
 
 use super::{
     queue::{Item, What},
@@ -29,11 +29,11 @@ pub(crate) struct Job {
     pub room: usize,
 }
 
-/// What a handler has left.
+/// The outcome of a handler.
 pub(crate) struct Spent {
     pub peer: PeerId,
     pub token: u32,
-    /// Why its request gets no answer, if it gets none.
+    /// Reason why its request gets no answer, if it gets none.
     pub failed: Option<Failure>,
     pub panicked: bool,
     pub cost: u64,
@@ -41,7 +41,7 @@ pub(crate) struct Spent {
 }
 
 impl Engine {
-    /// Begins to fetch messages that are first in their queues. Whether there was any.
+    /// Begins to fetch messages that are first in their queues. Returns whether there was any.
     #[cold]
     pub(crate) fn fetch_active(&mut self) -> bool {
         let mut any = false;
@@ -65,7 +65,7 @@ impl Engine {
         any
     }
 
-    /// The next message that goes to its handler; the one before has been `spent`.
+    /// Takes the next message for its handler; the handler of the one before has `spent` it.
     pub(crate) fn next_job(&mut self, spent: Option<Spent>) -> Option<Job> {
         if let Some(spent) = spent {
             self.end_job(spent);
@@ -88,7 +88,7 @@ impl Engine {
         None
     }
 
-    /// A handler has seen to its message.
+    /// Takes the outcome of a handler that has ended.
     pub(crate) fn end_job(&mut self, spent: Spent) {
         self.core.status.record_of(spent.peer).handled.add(1);
         self.core.status.handlers_panicked.add(u64::from(spent.panicked));

@@ -5,9 +5,9 @@
 //! message is still in its sender's memory is a *chore*: it has to be fetched, which is done one at
 //! a time per peer and within a budget over all.
 //!
-//! A queue rests while what its handlers sent is kept here in large amounts ([`BACKLOG_MAX`]), or
-//! while they owe many answers, or wait for many ([`OPEN_MAX`]). So what a peer can have this
-//! endpoint keep is bounded, whether it takes and answers anything or not.
+//! A queue rests while many bytes that its handlers sent are still kept here ([`BACKLOG_MAX`]), or
+//! while they owe many answers, or wait for many ([`OPEN_MAX`]). So the memory that a peer can make
+//! this endpoint keep is bounded, even if the peer takes and answers nothing.
 
 use std::collections::VecDeque;
 
@@ -24,42 +24,42 @@ use crate::{
     worker::op::{Bytes, OpKey, Wakes},
 };
 
-/// Bytes that the handlers of one peer's messages have sent and that have not gone, at which its
+/// Bytes that the handlers of one peer's messages have sent and that are still here, at which its
 /// queue rests.
 pub(crate) const BACKLOG_MAX: u64 = 4 << 20;
-/// Answers that are owed to one peer, and that the handlers of its messages asked anybody for, at
-/// which its queue rests.
+/// Number of answers owed to one peer, plus answers that the handlers of its messages wait for from
+/// any peer, at which its queue rests.
 pub(crate) const OPEN_MAX: u32 = 1024;
 
-/// One message.
+/// A message in a queue.
 pub(crate) struct Item {
     pub label: Label,
     pub what: What,
-    /// The credit it holds.
+    /// The credit it holds, in cost units.
     pub cost: u64,
-    /// What it holds of the budget.
+    /// Bytes of the budget that it holds.
     pub room: usize,
 }
 
-/// How far a message is.
+/// State of a message.
 pub(crate) enum What {
     Whole {
         bytes: Bytes,
         receipt: Receipt,
     },
-    /// This operation is receiving it.
+    /// This operation is receiving the message.
     Coming(OpKey),
-    /// It is in its sender's memory.
+    /// The message is in its sender's memory.
     Waiting {
         sid: u32,
         rts: Rts,
     },
-    /// There was no memory for it; its sender has not been told.
+    /// There was no memory for the message; its sender has not been told.
     Lost,
 }
 
 impl What {
-    /// Whether nothing more of it comes.
+    /// Returns whether nothing more of the message comes.
     fn is_here(&self) -> bool {
         matches!(self, What::Whole { .. } | What::Lost)
     }
@@ -68,15 +68,15 @@ impl What {
 #[derive(Default)]
 struct Queue {
     items: VecDeque<Item>,
-    /// A handler is at work on the message that was first.
+    /// True while a handler runs for the message that was first.
     running: bool,
-    /// It is among the ready ones.
+    /// True if the queue is among the ready ones.
     ready: bool,
-    /// It is among the chores, or waits for room in the budget.
+    /// True if the queue is among the chores, or waits for room in the budget.
     chore: bool,
     backlog: u64,
     open: u32,
-    /// Its peer is gone.
+    /// True if the peer is gone.
     gone: bool,
 }
 
@@ -84,13 +84,13 @@ pub(crate) struct Queues {
     queues: FxHashMap<PeerId, Queue>,
     ready: VecDeque<PeerId>,
     chores: VecDeque<PeerId>,
-    /// Those that wait for room in the budget.
+    /// Peers whose queues wait for room in the budget.
     hungry: Vec<PeerId>,
     budget: Budget,
     budget_max: usize,
     handlers: Handlers,
     agent: Option<Handler>,
-    /// Whether a queue has become ready since a thread was last told.
+    /// True if a queue has become ready since a thread was last told.
     news: bool,
 }
 
@@ -109,7 +109,7 @@ impl Queues {
         }
     }
 
-    /// The longest message that is taken, bytes.
+    /// Length of the longest message that is taken, bytes.
     pub(crate) fn len_max(&self) -> u64 {
         self.budget_max as u64
     }
@@ -128,12 +128,13 @@ impl Queues {
         }
     }
 
-    /// Sets what answers peers that ask for memory by address, if nothing does yet.
+    /// Sets the handler that answers peers that ask for memory by address, if none is set yet.
     pub(crate) fn set_agent(&mut self, agent: impl FnOnce() -> Handler) {
         self.agent.get_or_insert_with(agent);
     }
 
-    /// Sets or removes a handler. What was there is the caller's to drop, outside the engine.
+    /// Sets or removes a handler. Returns the one before, for the caller to drop outside the
+    /// engine.
     pub(crate) fn set_handler(&mut self, id: u32, handler: Option<Handler>) -> Option<Handler> {
         match handler {
             Some(handler) => self.handlers.set(id, handler),
@@ -141,19 +142,19 @@ impl Queues {
         }
     }
 
-    /// Whether some message could go to its handler.
+    /// Returns whether some message could go to its handler.
     #[inline(always)]
     pub(crate) fn is_due(&self) -> bool {
         !self.ready.is_empty()
     }
 
-    /// Whether something has to be fetched.
+    /// Returns whether some message has to be fetched.
     #[inline(always)]
     pub(crate) fn has_chores(&self) -> bool {
         !self.chores.is_empty()
     }
 
-    /// Whether there is something ready that no other thread was told of.
+    /// Returns whether there is something ready that no other thread was told of.
     pub(crate) fn take_news(&mut self) -> bool {
         std::mem::take(&mut self.news)
     }
@@ -164,7 +165,8 @@ impl Queues {
         self.look(peer);
     }
 
-    /// Puts a queue where it belongs, its first message, or what it owes, having changed.
+    /// Puts a queue where it belongs, after its first message, or the number of answers it owes,
+    /// has changed.
     fn look(&mut self, peer: PeerId) {
         let Some(queue) = self.queues.get_mut(&peer) else { return };
         match queue.items.front().map(|item| &item.what) {
@@ -185,7 +187,8 @@ impl Queues {
         }
     }
 
-    /// Takes the next message to go to its handler; [`Queues::done`] says that it has been there.
+    /// Takes the next message for its handler; the end of the handler is reported by
+    /// [`Queues::done`].
     pub(crate) fn next(&mut self) -> Option<(PeerId, Item)> {
         while let Some(peer) = self.ready.pop_front() {
             if self.ready.is_empty() {
@@ -197,7 +200,7 @@ impl Queues {
                 && let Some(item) = queue.items.pop_front()
             {
                 queue.running = true;
-                // The one behind it can come meanwhile.
+                // The message behind it can be fetched meanwhile.
                 self.look(peer);
                 return Some((peer, item));
             }
@@ -205,7 +208,7 @@ impl Queues {
         None
     }
 
-    /// A handler has seen to the message that was taken; gives back its room.
+    /// Notes that the handler of the message that was taken has ended, and gives back its room.
     pub(crate) fn done(&mut self, peer: PeerId, room: usize) {
         self.give(room);
         if let Some(queue) = self.queues.get_mut(&peer) {
@@ -221,8 +224,8 @@ impl Queues {
         }
     }
 
-    /// The next message to be fetched, if there is room for it or no room is needed: its stream,
-    /// what was announced, for whom.
+    /// The next message to be fetched, if there is room for it or no room is needed: its peer, its
+    /// stream, its announcement, its label.
     pub(crate) fn next_chore(&mut self) -> Option<(PeerId, u32, Rts, Label)> {
         while let Some(peer) = self.chores.pop_front() {
             let Some(queue) = self.queues.get_mut(&peer) else { continue };
@@ -245,7 +248,7 @@ impl Queues {
         None
     }
 
-    /// The first message of a peer is being fetched, by this operation.
+    /// Notes that operation `key` fetches the first message of a peer.
     pub(crate) fn fetching(&mut self, peer: PeerId, key: OpKey) {
         if let Some(item) = self.queues.get_mut(&peer).and_then(|queue| queue.items.front_mut()) {
             item.what = What::Coming(key);
@@ -260,7 +263,7 @@ impl Queues {
         }
     }
 
-    /// The operation that received a message has ended; `None`: in vain.
+    /// Notes that the operation that received a message has ended; `None` if it failed.
     pub(crate) fn landed(
         &mut self,
         peer: PeerId,
@@ -270,7 +273,7 @@ impl Queues {
     ) {
         let Some(queue) = self.queues.get_mut(&peer) else { return self.give(room) };
         let is_it = |item: &Item| matches!(item.what, What::Coming(other) if other == key);
-        // One that is fetched is the first, one that comes in pieces most likely the last.
+        // A message that is fetched is the first, one that comes in pieces most likely the last.
         let at = match queue.items.front() {
             Some(first) if is_it(first) => Some(0),
             _ => queue.items.iter().rposition(is_it),
@@ -282,7 +285,7 @@ impl Queues {
                 item.room = room;
             }
             (Some(at), None) => {
-                // The sender of one that was announced has been told.
+                // The sender of an announced message has been told.
                 match queue.items[at].cost {
                     0 => drop(queue.items.remove(at)),
                     _ => queue.items[at].what = What::Lost,
@@ -305,14 +308,14 @@ impl Queues {
         }
     }
 
-    /// Charges what a handler sent to the peer whose message it saw to.
+    /// Charges bytes that a handler sent to the peer whose message it handled.
     pub(crate) fn charge(&mut self, peer: PeerId, bytes: u64) {
         if let Some(queue) = self.queues.get_mut(&peer) {
             queue.backlog += bytes;
         }
     }
 
-    /// What was charged has gone.
+    /// Takes back a charge whose bytes have gone.
     pub(crate) fn discharge(&mut self, peer: PeerId, bytes: u64) {
         if let Some(queue) = self.queues.get_mut(&peer) {
             queue.backlog = queue.backlog.saturating_sub(bytes);
@@ -320,14 +323,15 @@ impl Queues {
         }
     }
 
-    /// An answer is owed, to be given after its handler has ended; or a handler has asked for one.
+    /// Notes that an answer is owed, to be given after its handler has ended; or that a handler
+    /// waits for one.
     pub(crate) fn open(&mut self, peer: PeerId) {
         if let Some(queue) = self.queues.get_mut(&peer) {
             queue.open += 1;
         }
     }
 
-    /// One such has been given, or has come.
+    /// Notes that such an answer has been given, or has come.
     pub(crate) fn shut(&mut self, peer: PeerId) {
         if let Some(queue) = self.queues.get_mut(&peer) {
             queue.open = queue.open.saturating_sub(1);
@@ -335,8 +339,8 @@ impl Queues {
         }
     }
 
-    /// A peer is gone: its messages up to the first that is not whole still go to their handlers.
-    /// How many do not.
+    /// Notes that a peer is gone: its messages up to the first that is not whole still go to their
+    /// handlers. Returns how many do not.
     pub(crate) fn cut(&mut self, peer: PeerId) -> u64 {
         let Some(queue) = self.queues.get_mut(&peer) else { return 0 };
         queue.gone = true;
@@ -349,7 +353,7 @@ impl Queues {
         count
     }
 
-    /// The end: drops all messages at once, and has the handlers dropped.
+    /// Drops all messages at once, and has the handlers dropped: the endpoint closes.
     pub(crate) fn close(&mut self, wakes: &mut Wakes) {
         self.queues.clear();
         self.ready.clear();

@@ -1,8 +1,8 @@
-//! Active messages that come: for handlers, and answers to requests of ours.
+//! Active messages that come: for handlers, and answers to requests of this endpoint.
 //!
-//! A call or a request costs credit like a message that nobody has asked for, until its handler has
-//! ended. One that was announced stays in its sender's memory until it is first in its queue. An
-//! answer costs none: who asks has set a place aside.
+//! A call or a request costs credit like an unexpected message, until its handler has ended. A
+//! request that was announced stays in its sender's memory until it is first in its queue. An
+//! answer costs none: the requester has set a place aside.
 
 use std::{any::Any, sync::Arc};
 
@@ -24,23 +24,23 @@ use crate::{
     },
 };
 
-/// What the end of an operation means that nobody asks for.
+/// Effect of the end of an operation that no caller waits for.
 pub(crate) enum Act {
-    /// A message for a handler of ours has come, or not.
+    /// A message for a handler of ours has come, or its receive has failed.
     Landed { peer: PeerId, room: usize },
-    /// What a handler sent has gone; it was charged to this peer.
+    /// Bytes that a handler sent have gone; they were charged to this peer.
     Gone { origin: PeerId, bytes: u64, buffer: Box<dyn Any + Send> },
-    /// A request has gone, or there will be no answer. If a handler asked, it was charged, too.
+    /// A request has gone, or there will be no answer. If a handler sent it, it was charged, too.
     Asked { answer: OpKey, origin: Option<PeerId>, bytes: u64, buffer: Box<dyn Any + Send> },
-    /// What a peer has read of a region of ours has gone, or will not.
+    /// Bytes of our region that a peer reads have gone, or will not go.
     Served { peer: PeerId, memory: Arc<SharedBuf> },
 }
 
-/// The `errno` values by which a receiver says what it thinks of an active message.
+/// The `errno` values by which a receiver rejects an active message.
 pub(crate) const NO_HANDLER: i32 = rustix::io::Errno::NOENT.raw_os_error();
 const TOO_LONG: i32 = rustix::io::Errno::MSGSIZE.raw_os_error();
 
-/// Why a receiver did not take one of our messages.
+/// The error for one of our messages that its receiver did not take.
 pub(crate) fn not_fetched(peer: &Peer, op: &SendOp, errno: u32) -> Error {
     let errno = errno as i32;
     let why = match errno {
@@ -64,7 +64,7 @@ fn not_handled(peer: &Peer, id: u32, why: NotHandled) -> Error {
 }
 
 impl Core {
-    /// A whole short one.
+    /// Takes a short message, which is whole in its descriptor.
     pub(crate) fn active_whole(
         &mut self,
         peer: &mut Peer,
@@ -105,7 +105,8 @@ impl Core {
         Ok(())
     }
 
-    /// Counts a message for a handler against what the peer was granted. What it costs.
+    /// Counts a message for a handler against the credit that the peer was granted. Returns its
+    /// cost.
     fn hold(&mut self, peer: &mut Peer, len: u64) -> Result<u64, Violation> {
         let cost = MESSAGE_COST + len;
         peer.owed += cost;
@@ -115,7 +116,8 @@ impl Core {
         Ok(cost)
     }
 
-    /// The open request of ours that an answer is for, and whose answer it waits for.
+    /// Our open request that the peer's answer with this token belongs to, and the handler it was
+    /// for.
     fn our_request(&mut self, peer: &Peer, token: u32) -> Result<(OpKey, u32), Violation> {
         let asked = self.ops.at(token).and_then(|key| match self.ops.recv_mut(key)?.stage {
             RecvStage::Asked { peer: whom, id } if whom == peer.id => Some((key, id)),
@@ -124,7 +126,7 @@ impl Core {
         asked.ok_or(Violation("it answered a request that is not open"))
     }
 
-    /// An operation that receives a message for a handler.
+    /// Creates an operation that receives a message for a handler.
     pub(crate) fn land(&mut self, peer: PeerId, room: usize, stage: RecvStage) -> OpKey {
         let mut op = Op::new(OpKind::Recv(RecvOp { stage, ..RecvOp::new(None) }));
         op.abandoned = true;
@@ -132,7 +134,7 @@ impl Core {
         self.ops.insert(op)
     }
 
-    /// The first piece of a longer one.
+    /// Takes the first piece of a longer message.
     pub(crate) fn active_piece(
         &mut self,
         peer: &mut Peer,
@@ -168,7 +170,7 @@ impl Core {
         self.take_piece(peer, stream, piece)
     }
 
-    /// One that waits in its sender's memory.
+    /// Takes the announcement of a message that waits in its sender's memory.
     pub(crate) fn active_announced(
         &mut self,
         peer: &mut Peer,
@@ -211,7 +213,7 @@ impl Core {
         }
     }
 
-    /// Sees to the ends of operations that nobody asks for.
+    /// Acts on the ends of operations that no caller waits for.
     #[cold]
     pub(crate) fn settle(&mut self) {
         while let Some(origin) = self.ops.answered.pop() {

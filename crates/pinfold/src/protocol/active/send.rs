@@ -1,4 +1,4 @@
-//! Active messages that go: calls, requests, answers.
+//! Active messages that this endpoint sends: calls, requests, answers.
 
 use super::receive::Act;
 use crate::{
@@ -27,7 +27,7 @@ pub(crate) struct Short {
 }
 
 impl Short {
-    /// `None`: it does not fit.
+    /// Returns `None` if the bytes do not fit.
     #[inline]
     pub(crate) fn of(bytes: &[u8]) -> Option<Short> {
         if bytes.len() > ACTIVE_MAX {
@@ -42,7 +42,7 @@ impl Short {
         Some(Short { len: bytes.len(), words })
     }
 
-    /// The same of memory that peers may write.
+    /// The same from memory that peers may write.
     pub(crate) fn of_part(part: Part) -> Option<Short> {
         let len = part.len() as usize;
         (len <= ACTIVE_MAX).then(|| Short { len, words: Scatter::from(part).read_words() })
@@ -50,7 +50,8 @@ impl Short {
 }
 
 impl Core {
-    /// Writes one of up to 48 bytes, if there is room and credit. Whether that was so.
+    /// Writes an active message of up to 48 bytes, if there is room and credit. Returns whether
+    /// there was.
     #[inline]
     pub(crate) fn send_active(
         &mut self,
@@ -76,13 +77,13 @@ impl Core {
         Ok(true)
     }
 
-    /// Which way one goes that could not go at once.
+    /// Chooses the path of a message that could not go at once.
     pub(crate) fn route_active(&mut self, peer: &mut Peer, op: &SendOp) -> Result<Receipt> {
         let len = op.memory.len();
         // There is less room in the descriptor, beside the label.
         let too_long = len > ACTIVE_MAX as u64;
         let as_if = if too_long { len.max(INLINE_MAX as u64 + 1) } else { len };
-        // Who waits for an answer is not to wait in vain.
+        // A requester must not wait in vain for its answer.
         let strict = self.strict;
         self.strict &= !op.verb.is_answer();
         let chosen = self.choose(peer, as_if, op.memory.part());
@@ -94,7 +95,7 @@ impl Core {
 }
 
 impl Engine {
-    /// Writes a short one at once, if nothing stands before it.
+    /// Writes a short message at once, if nothing stands before it.
     #[inline]
     pub(crate) fn call_at_once(&mut self, id: PeerId, label: Label, short: Short) -> bool {
         let Short { len, words } = short;
@@ -112,7 +113,7 @@ impl Engine {
         goes
     }
 
-    /// Posts one. It ends when the memory is the caller's again.
+    /// Posts an active message. Its operation ends when the memory is the caller's again.
     pub(crate) fn post_active(
         &mut self,
         id: PeerId,
@@ -126,7 +127,7 @@ impl Engine {
         Ok(key)
     }
 
-    /// Lets an operation go on; its end means `act`.
+    /// Lets an operation continue; its end has the effect `act`.
     pub(crate) fn act_on(&mut self, key: OpKey, act: Act) {
         if let Act::Gone { origin, bytes, .. } | Act::Asked { origin: Some(origin), bytes, .. } =
             &act
@@ -146,8 +147,8 @@ impl Engine {
         }
     }
 
-    /// Sets a place aside for what handler `id` of a peer answers. If a handler asks, that counts
-    /// against the peer whose message it sees to, `origin`, until there is an answer.
+    /// Sets a place aside for the answer of a peer's handler `id`. If a handler asks, the answer
+    /// counts against `origin`, the peer whose message it handles, until it comes.
     pub(crate) fn expect_answer(
         &mut self,
         peer: PeerId,
@@ -164,14 +165,14 @@ impl Engine {
         Ok(self.core.ops.insert(Op { origin, ..op }))
     }
 
-    /// Takes back what [`Engine::expect_answer`] did.
+    /// Undoes [`Engine::expect_answer`].
     pub(crate) fn expect_none(&mut self, answer: OpKey) {
         if let Some(origin) = self.core.ops.remove(answer).and_then(|op| op.origin) {
             self.core.active.shut(origin);
         }
     }
 
-    /// Says that a request has no answer.
+    /// Tells a peer that its request gets no answer.
     pub(crate) fn fail(&mut self, id: PeerId, token: u32, failure: Failure) {
         let label = Label { verb: Verb::Failed, id: failure as u32, token };
         // A peer that is gone waits for nothing.

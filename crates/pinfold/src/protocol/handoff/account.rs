@@ -1,11 +1,13 @@
-//! What is given to each peer and is not back: how many bytes that may be, and messages of which the newest counts.
-//! A policy; no I/O.
+//! `Accounts`: the memory given to each peer and not back yet. It bounds the bytes, and holds
+//! messages of which only the newest counts. A policy; no I/O.
 //!
-//! Of the messages with one tag of which the newest counts (*frames*), so many at most are out; the next one waits
-//! here, where a newer one takes its place. What is out is never taken back.
+//! Of the messages with one tag of which the newest counts (*frames*), at most `frames_max` are
+//! out; the next one waits here, where a newer one takes its place. A frame that is out is never
+//! taken back.
 //!
-//! Accounting: `out` of an account is the sum of [`cost`] over all that was charged and has not ended; `frames` has no
-//! entry without one that is out or waits, and `queue` the tags of those that wait, each once.
+//! Accounting: `out` of an account is the sum of [`cost`] over all messages that were charged and
+//! have not ended; `frames` has no entry without one that is out or waits, and `queue` the tags of
+//! those that wait, each once.
 
 use std::collections::VecDeque;
 
@@ -13,10 +15,10 @@ use rustc_hash::FxHashMap;
 
 use crate::{PeerId, endpoint::DonatedBuf};
 
-/// What a message that is given costs beside its bytes: the accounts of it.
+/// Cost of a given message beside its bytes: its bookkeeping.
 const MESSAGE_COST: u64 = 1 << 10;
 
-/// What a message of `len` bytes that is given costs; never 0.
+/// Cost of a given message of `len` bytes; never 0.
 #[inline(always)]
 pub(crate) fn cost(len: u64) -> u64 {
     len.saturating_add(MESSAGE_COST)
@@ -28,7 +30,7 @@ struct Frames<T> {
     waiting: Option<T>,
 }
 
-/// One peer's.
+/// The account of one peer.
 struct Account<T> {
     generation: u32,
     out: u64,
@@ -42,18 +44,18 @@ impl<T> Account<T> {
     }
 }
 
-/// What becomes of a frame.
+/// Outcome of offering a frame.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Offer<T> {
-    /// It goes, and counts as being out.
+    /// The frame goes, and counts as being out.
     Goes(T),
-    /// It waits, in place of an older one if there was one.
+    /// The frame waits, in place of an older one if there was one.
     Waits(Option<T>),
 }
 
-/// Those of all peers.
+/// The accounts of all peers.
 pub(crate) struct Accounts<T = DonatedBuf> {
-    /// By the peers' indices.
+    /// Indexed by the peers' indices.
     accounts: Vec<Account<T>>,
     bytes_max: u64,
     frames_max: u32,
@@ -66,7 +68,8 @@ impl<T> Default for Accounts<T> {
 }
 
 impl<T> Accounts<T> {
-    /// At most `bytes_max` bytes to a peer, but one message in any case, and `frames_max` frames of a tag.
+    /// Allows at most `bytes_max` bytes to a peer, but one message in any case, and `frames_max`
+    /// frames of a tag.
     pub(crate) fn new(bytes_max: u64, frames_max: u32) -> Accounts<T> {
         Accounts { accounts: Vec::new(), bytes_max, frames_max }
     }
@@ -94,26 +97,26 @@ impl<T> Accounts<T> {
         account
     }
 
-    /// What is out to a peer.
+    /// Cost of everything that is out to a peer.
     #[inline]
     pub(crate) fn out(&self, peer: PeerId) -> u64 {
         self.get(peer).map_or(0, |account| account.out)
     }
 
-    /// Whether a message of this cost may be given to a peer now.
+    /// Returns whether a message of this cost may be given to a peer now.
     #[inline]
     pub(crate) fn admits(&self, peer: PeerId, cost: u64) -> bool {
         let out = self.out(peer);
         out == 0 || out.saturating_add(cost) <= self.bytes_max
     }
 
-    /// A message is given.
+    /// Charges a message that is given.
     #[inline]
     pub(crate) fn charge(&mut self, peer: PeerId, cost: u64) {
         self.get_mut(peer).out += cost;
     }
 
-    /// It is back; `frame` is its tag if it was one.
+    /// Ends the charge of a message that is back; `frame` is its tag if it was a frame.
     #[inline]
     pub(crate) fn end(&mut self, peer: PeerId, cost: u64, frame: Option<u64>) {
         if self.get(peer).is_none() {
@@ -135,7 +138,7 @@ impl<T> Accounts<T> {
         }
     }
 
-    /// A frame is to go to a peer; `may_go`: nothing else stands in its way.
+    /// Offers a frame for a peer; `may_go` says that nothing else stands in its way.
     pub(crate) fn offer(
         &mut self,
         peer: PeerId,
@@ -158,7 +161,7 @@ impl<T> Accounts<T> {
         Offer::Waits(replaced)
     }
 
-    /// Whether frames wait for a peer.
+    /// Returns whether frames wait for a peer.
     #[inline]
     pub(crate) fn has_waiting(&self, peer: PeerId) -> bool {
         self.get(peer).is_some_and(|account| !account.queue.is_empty())
@@ -172,7 +175,8 @@ impl<T> Accounts<T> {
         })
     }
 
-    /// The frame that has waited for longest of those that may go now, or, `at_once`, of all; it counts as being out.
+    /// The frame that has waited longest of those that may go now, or of all if `at_once`; it
+    /// counts as being out.
     pub(crate) fn next(
         &mut self,
         peer: PeerId,
@@ -193,7 +197,7 @@ impl<T> Accounts<T> {
         Some((tag, frames.waiting.take()?))
     }
 
-    /// The peer is gone: how many frames waited for it.
+    /// Closes the account of a peer that is gone. Returns how many frames waited for it.
     pub(crate) fn close(&mut self, peer: PeerId) -> u64 {
         let Some(account) = self.get(peer) else { return 0 };
         let waiting = account.queue.len() as u64;
@@ -220,7 +224,7 @@ mod tests {
         accounts.end(PEER, 1000, None);
         accounts.charge(PEER, 60);
         assert!(accounts.admits(PEER, 40) && !accounts.admits(PEER, 41));
-        // Whoever has its index later has an account of its own.
+        // A later peer with the same index has an account of its own.
         accounts.charge(NEXT, 1);
         assert_eq!((accounts.out(PEER), accounts.out(NEXT)), (0, 1));
         accounts.end(PEER, 60, None);
@@ -241,7 +245,7 @@ mod tests {
         assert_eq!(accounts.next(PEER, |_| 10, false), Some((6, 9)));
         assert_eq!(accounts.next(PEER, |_| 10, false), None);
         accounts.end(PEER, 10, Some(5));
-        // What waits goes first.
+        // The frame that waits goes first.
         assert_eq!(accounts.offer(PEER, 5, 4, 10, true), Offer::Waits(Some(3)));
         assert!(accounts.has_waiting(PEER));
         assert_eq!(accounts.next(PEER, |_| 991, false), None, "it is too much");
@@ -254,8 +258,8 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever comes and goes: bounds hold, nothing but what was replaced is lost, the last one goes, and
-        /// nothing is kept in the end.
+        /// In any sequence of steps, bounds hold, only replaced frames are lost, the last one goes,
+        /// and nothing is kept in the end.
         #[test]
         fn frames_come_in_order_and_the_last_one_comes(
             steps in proptest::collection::vec((0..3u64, 1..40u64, any::<bool>()), 1..200),

@@ -1,13 +1,13 @@
 #![allow(unsafe_code)]
 //! Memory that was given away, beyond the end of the connection.
 //!
-//! Who gave and closes in good order leaves it as it is ([`Core::leave_donations`]); so does who
-//! dies. The receiver takes over what was announced and not received yet ([`Core::take_over`]): it
-//! can be received like any other message that had come, and views of it, as those there are, stay
-//! good.
+//! A giver that closes in good order leaves the memory as it is ([`Core::leave_donations`]); so
+//! does one that dies. The receiver takes over messages that were announced and not received yet
+//! ([`Core::take_over`]): they can be received like any other message that had come, and their
+//! views, like those that exist already, stay valid.
 //!
-//! **Invariant.** A [`Left::One`] is a loan that has not been given back; whoever takes it apart gives it back, or hands
-//! it to a view, which does.
+//! **Invariant.** A [`Left::One`] is a loan that has not been given back; code that takes it apart
+//! gives it back, or hands it to a view, which does.
 
 use std::sync::Arc;
 
@@ -37,7 +37,7 @@ use crate::{
     },
 };
 
-/// Turns at what a peer that is gone has sent over its socket; a queue holds less.
+/// Number of reads of the socket of a peer that is gone; its queue holds fewer messages.
 const LAST_TURNS: u32 = 64;
 
 /// A message that its sender has left behind, in the memory that it gave.
@@ -46,7 +46,7 @@ pub(crate) enum Left {
     Parts { exported_parts: ExportedParts, sid: u32, tie: lane::Tie },
 }
 
-/// The receiver of what this side has left.
+/// The receiver of memory that this side has left.
 struct Receiver {
     lane: lane::Left,
     cma_access: Arc<CmaAccess>,
@@ -63,14 +63,15 @@ impl Holder for Receiver {
     }
 }
 
-/// Whether the receiver looks at the memory of a send, or may do so.
+/// Returns whether the receiver uses the memory of a send, or may do so.
 pub(crate) fn is_out(send: &SendOp) -> bool {
     let goes = !matches!(send.stage, SendStage::Fresh | SendStage::Streaming { .. });
     send.given && send.receipt.path == Path::Handoff && goes
 }
 
 impl Core {
-    /// This side closes the connection in good order: what was given to the peer and is not back stays as it is.
+    /// Closes the connection from this side in good order: memory that was given to the peer and is
+    /// not back stays as it is.
     pub(crate) fn leave_donations(&mut self, peer: &mut Peer) {
         self.collect_donations(peer);
         let mut donations: Vec<DonatedBuf> = Vec::new();
@@ -106,28 +107,28 @@ impl Core {
         match kept {
             Ok(()) => peer.tx.say_left(),
             Err(donations) => {
-                // Before any of it is used again.
+                // The peer has to see this before any of the memory is used again.
                 peer.tx.say_closed();
                 drop(donations);
             }
         }
     }
 
-    /// Takes what a peer that is gone had sent over its socket.
+    /// Takes the extents that a peer that is gone had sent over its socket.
     pub(crate) fn take_last_extents(&mut self, peer: &mut Peer) {
         let mut ends = 0;
         for _ in 0..LAST_TURNS {
             match self.take_extents(peer) {
                 Ok(Exchanged::Some) => {}
-                // That it was reset is said before what it had sent.
+                // A reset of the connection is reported before the messages sent earlier.
                 Ok(Exchanged::Closed) if ends == 0 => ends += 1,
                 Ok(Exchanged::Closed | Exchanged::None) | Err(_) => break,
             }
         }
     }
 
-    /// What a peer that is gone had given is taken over: messages that are being copied out of it are copied to
-    /// the end, and those that nobody has asked for stay.
+    /// Takes over the memory that a peer that is gone had given: messages that are being copied out
+    /// of it are copied to the end, and unexpected messages stay.
     pub(crate) fn take_over(&mut self, peer: &mut Peer) {
         for key in self.gets.clone() {
             let Some(op) = self.ops.recv_mut(key) else { continue };
@@ -179,7 +180,8 @@ impl Core {
         });
     }
 
-    /// Ends a pull whose sender helps no more: what that had claimed is copied here, too.
+    /// Ends a pull whose sender helps no more: the chunks that the sender had claimed are copied
+    /// here, too.
     fn end_alone(&mut self, peer: &mut Peer, key: OpKey, get: Get) {
         if let Some(shared) = get.shared {
             if shared.theirs.is_none() {
@@ -204,11 +206,11 @@ impl Core {
             Left::Parts { exported_parts, sid, tie } if as_view => {
                 let parts = Box::new(vectored::Parts { parts: exported_parts.lent(), sid, tie });
                 let loan = Some(Lending::Parts(parts));
-                // It is counted once it is known how it came.
+                // The message is counted once it is known how it came.
                 self.finish(key, Ok(Done::Arrived(Arrived { loan, ..arrived })));
             }
             Left::One(loan) => {
-                // SAFETY: it is given back below.
+                // SAFETY: the loan is given back below.
                 let mapping = Arc::clone(&unsafe { loan.held() }.mapping);
                 let source = There::Mapped { mapping, offset: loan.offset };
                 self.copy_stored(key, (id, tag, len), &source);
@@ -223,7 +225,7 @@ impl Core {
         }
     }
 
-    /// Nobody will ask for it any more.
+    /// Drops a message that no receive will ask for.
     pub(crate) fn let_go_of(&mut self, left: Left) {
         match left {
             Left::One(loan) => self.imported.give_back(&loan),
@@ -242,7 +244,7 @@ impl Core {
         self.copy_left(key, (id, tag, len), want, source);
     }
 
-    /// Ends a receive with a copy, made under the lock: it is for once in the life of a peer.
+    /// Ends a receive with a copy, made under the lock: that happens once in the life of a peer.
     fn copy_left(
         &mut self,
         key: OpKey,

@@ -1,8 +1,8 @@
 //! Memory that is given away: sending it, and its return.
 //!
-//! What is given for good (`Endpoint::give`) goes without an operation: it is kept in the account of
-//! its peer until the count of returns ends it. Only if its receiver wants anything else than to look
-//! at it, it becomes an operation like any other.
+//! Memory that is given for good (`Endpoint::give`) goes without an operation: it is kept in the
+//! account of its peer until the count of returns ends it. It becomes an operation like any other
+//! only if its receiver wants more than a view.
 
 use super::{account, returns};
 use crate::{
@@ -23,17 +23,17 @@ use crate::{
     },
 };
 
-/// What became of a counted donated buffer.
+/// State of a counted donated buffer.
 pub(crate) enum Fate {
-    /// It is on its way, or looked at.
+    /// The buffer is in flight, or the receiver is using it.
     Out { donation: DonatedBuf, tag: u64, is_frame: bool },
-    /// It is a send.
+    /// The buffer is a send.
     Op(OpKey),
 }
 
 impl Engine {
     /// Posts a send of memory that the caller gives away, at `exported`. It ends when the receiver
-    /// has looked at it, or has copied it.
+    /// has finished with its view, or has copied the memory.
     #[inline]
     pub(crate) fn hand_off(
         &mut self,
@@ -52,8 +52,8 @@ impl Engine {
         self.post_donation(id, tag, donation)
     }
 
-    /// Gives memory away for good, if nothing stands in its way; if something does, it comes back.
-    /// Wants nobody woken. `is_frame`: the newest of its kind counts.
+    /// Gives memory away for good, if nothing stands in its way; otherwise returns it. Wakes no
+    /// thread. `is_frame`: only the newest of its kind counts.
     #[inline]
     pub(crate) fn give_at_once(
         &mut self,
@@ -66,7 +66,7 @@ impl Engine {
         let Some((peer, core)) = self.open_way(id, exported, memory.len()) else {
             return Some(donation);
         };
-        // The receiver goes to work on it while this side keeps its accounts.
+        // The receiver starts on the buffer while this side keeps its accounts.
         let number = peer.given.next();
         core.ops.given.charge(id, account::cost(memory.len()));
         core.announce_donation(peer, returns::stream(number), rts(tag, memory, exported, number));
@@ -139,7 +139,7 @@ impl Core {
         let count = peer.tx.returned();
         while let Some(fate) = peer.given.pop(count) {
             self.donations_out -= 1;
-            // One that is a send ends as such, or has.
+            // A buffer that is a send ends as such, or has ended.
             let Fate::Out { donation, tag, is_frame } = fate else { continue };
             let frame = is_frame.then_some(tag);
             self.ops.given.end(peer.id, account::cost(donation.len() as u64), frame);
@@ -151,8 +151,8 @@ impl Core {
         self.update_given_gauges(peer);
     }
 
-    /// The operation that counted donated buffer `sid` is, from now on. `None`: the count has ended
-    /// it, and what the peer says of it was said before.
+    /// The operation that counted donated buffer `sid` is from now on. `None` if the count has
+    /// ended the buffer: the peer's word about it is older than the count.
     #[cold]
     pub(crate) fn donation_op(
         &mut self,

@@ -1,5 +1,5 @@
-//! Memory that is given as far as its receiver may have so much: what waits for that, and messages of which the newest
-//! counts.
+//! Memory that is given as far as its receiver may hold that much: buffers that wait for that, and
+//! messages of which only the newest counts.
 
 use super::{
     account::{self, Offer},
@@ -17,18 +17,18 @@ use crate::{
     },
 };
 
-/// How far a donated buffer is that its giver waits with.
+/// State of a donated buffer that its giver waits for.
 pub(crate) enum Admission {
-    /// It waits until its receiver gives something back.
+    /// The buffer waits until its receiver gives something back.
     Held,
-    /// It is on its way.
+    /// The buffer is in flight.
     Goes,
-    /// It has ended, as its operation says.
+    /// The buffer has ended, as its operation says.
     Ended,
 }
 
 impl Engine {
-    /// How far a send of memory that is given is.
+    /// The state of a send of memory that is given.
     pub(crate) fn admission(&self, key: OpKey) -> Admission {
         match self.core.ops.get(key) {
             Some(Op { kind: OpKind::Send(SendOp { charge: 0, .. }), done: None, .. }) => {
@@ -39,11 +39,12 @@ impl Engine {
         }
     }
 
-    /// Charges a send of memory that is to be posted, if that may be given now: it then waits for nothing but room and
-    /// credit.
+    /// Charges a send of memory that is to be posted, if that may be given now: it then waits for
+    /// nothing but room and credit.
     pub(crate) fn charge_early(&mut self, mut send: SendOp) -> SendOp {
         let Ok((peer, core)) = self.peer_mut(send.peer) else { return send };
-        // Who is charged later goes later: else one might wait for what those behind it have.
+        // A send that is charged later goes later: else it might wait for credit that those behind
+        // it hold.
         let waits = peer.out.iter().rev().find_map(|key| {
             let before = core.ops.send_mut(*key).filter(|before| before.given);
             before.map(|before| before.charge == 0)
@@ -54,7 +55,7 @@ impl Engine {
         send
     }
 
-    /// Nobody waits for a donated buffer any more: it is taken back, or goes on to its end.
+    /// Gives up waiting for a donated buffer: it is taken back, or goes on to its end.
     pub(crate) fn give_up(&mut self, key: OpKey) {
         self.cancel(key);
         match self.core.ops.get_mut(key) {
@@ -72,7 +73,8 @@ impl Engine {
         }
     }
 
-    /// Gives memory away of which the newest counts. What it takes the place of, if it does.
+    /// Gives memory away of which only the newest counts. Returns the buffer that it replaces, if
+    /// it does.
     ///
     /// # Errors
     /// As for any send, as far as that is known at once.
@@ -102,7 +104,7 @@ impl Engine {
                     peer.record.replaced.add(1);
                 }
                 core.update_given_gauges(peer);
-                // It is looked at again in each turn.
+                // The frame is looked at again in each turn.
                 core.block(peer);
                 self.kick_if_needed();
                 Ok(replaced)
@@ -121,7 +123,7 @@ impl Engine {
 }
 
 impl Core {
-    /// Whether a send of memory that is given has been charged, or can be now.
+    /// Returns whether a send of memory that is given has been charged, or can be now.
     pub(crate) fn is_charged(&mut self, peer: &mut Peer, op: &mut SendOp) -> bool {
         if op.charge > 0 {
             return true;
@@ -150,7 +152,8 @@ impl Core {
         peer.out.push_back(key);
     }
 
-    /// Queues the next frame that may go to a peer for which nothing else is queued. Whether there was one.
+    /// Queues the next frame that may go to a peer for which nothing else is queued. Returns
+    /// whether there was one.
     pub(crate) fn next_frame(&mut self, peer: &mut Peer) -> bool {
         if !self.ops.given.has_waiting(peer.id) {
             return false;
@@ -169,7 +172,7 @@ impl Core {
         }
     }
 
-    /// This side closes in good order: the frames that wait go, however many are out.
+    /// Sends the frames that wait, however many are out, because this side closes in good order.
     pub(crate) fn let_frames_go(&mut self, peer: &mut Peer) {
         let cost = |donation: &DonatedBuf| account::cost(donation.len() as u64);
         let mut any = false;
@@ -178,12 +181,12 @@ impl Core {
             any = true;
         }
         if any {
-            // What finds no room, or makes no sense to the peer, is lost with it.
+            // A frame that finds no room, or makes no sense to the peer, is lost with it.
             let _ = self.pump(peer);
         }
     }
 
-    /// Puts down what is given to a peer.
+    /// Updates the gauges of the memory given to a peer.
     #[inline]
     pub(crate) fn update_given_gauges(&self, peer: &Peer) {
         if peer.record.is_listed() {

@@ -2,7 +2,8 @@
 //!
 //! - `donate`: a donated buffer is announced; `returns`: it comes back; `account`: how much a peer
 //!   may hold.
-//! - `vectored`: several buffers as one message; `latest`: messages of which the newest counts.
+//! - `vectored`: several buffers as one message; `latest`: messages of which only the newest
+//!   counts.
 //! - `after_close`: donated memory after the end of the connection.
 
 pub(crate) mod account;

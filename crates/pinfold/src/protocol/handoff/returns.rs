@@ -1,26 +1,26 @@
-//! Memory that is given and given back in order: counted, where a descriptor each would cost a hop
-//! between cores. Both sides' accounts; no I/O.
+//! Both sides' accounts of memory that is given and given back in order: returns are counted, since
+//! a descriptor each would cost a hop between cores. No I/O.
 //!
-//! The sender numbers what it gives without wanting to hear of its end. The receiver counts how many
-//! of the first numbers it is done with, and says so in a word that the sender looks at when it gives
-//! more, or now and then. What ends out of order is reported by a descriptor, as other messages are;
-//! the count passes its number later.
+//! The sender numbers the buffers that it gives without waiting for their ends. The receiver counts
+//! how many of the first numbers it has finished with, and stores the count in a word that the
+//! sender reads when it gives more, or now and then. A buffer that ends out of order is reported by
+//! a descriptor, as other messages are; the count passes its number later.
 
 use std::collections::{BTreeSet, VecDeque};
 
 use rustc_hash::FxHashMap;
 
-/// Given memory that a sender has out before it looks for the count after each donated buffer.
+/// Number of given buffers that a sender has out before it reads the count after each donated
+/// buffer.
 const LOOK_FROM: usize = 16;
 
-/// In a stream's number: it stands for a counted donated buffer, whose number has these as its
-/// other bits.
+/// Bit of a stream's number that marks a counted donated buffer, whose number is in the other bits.
 const COUNTED: u32 = 1 << 31;
 
-/// The sender's account of donated buffers, each with what is kept of it until it has ended.
+/// The sender's account of donated buffers, each with the record that is kept until it has ended.
 #[derive(Debug)]
 pub(crate) struct Given<T> {
-    /// Those after the first `done` numbers, in order.
+    /// The buffers after the first `done` numbers, in order.
     out: VecDeque<T>,
     done: u64,
 }
@@ -38,41 +38,41 @@ impl<T> Given<T> {
         self.done + self.out.len() as u64 + 1
     }
 
-    /// That donated buffer is out.
+    /// Adds that donated buffer as one that is out.
     #[inline]
     pub(crate) fn add(&mut self, donation: T) {
         self.out.push_back(donation);
     }
 
-    /// Whether so much is out that the count is worth a look.
+    /// Returns whether so much is out that the count is worth a look.
     #[inline]
     pub(crate) fn is_long(&self) -> bool {
         self.out.len() >= LOOK_FROM
     }
 
-    /// Those that are out.
+    /// The donated buffers that are out.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &T> {
         self.out.iter()
     }
 
-    /// Whether a count of `count` ends any.
+    /// Returns whether a count of `count` ends any.
     pub(crate) fn is_ended_by(&self, count: u64) -> bool {
         !self.out.is_empty() && count > self.done
     }
 
-    /// How many are out.
+    /// Number of donated buffers that are out.
     pub(crate) fn len(&self) -> usize {
         self.out.len()
     }
 
-    /// Whether nothing is out.
+    /// Returns whether nothing is out.
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
         self.out.is_empty()
     }
 
-    /// The next donated buffer that a count of `count` ends. A count beyond what was given ends
-    /// that.
+    /// Takes the next donated buffer that a count of `count` ends. A count beyond the buffers that
+    /// were given ends just those.
     #[inline]
     pub(crate) fn pop(&mut self, count: u64) -> Option<T> {
         if self.done >= count {
@@ -89,21 +89,21 @@ impl<T> Given<T> {
         self.out.get_mut(place as usize)
     }
 
-    /// Whether a donated buffer that was out as stream `sid` has been ended by the count, not long
-    /// ago.
+    /// Returns whether the count has ended, not long ago, a donated buffer that was out as stream
+    /// `sid`.
     pub(crate) fn has_ended(&self, sid: u32) -> bool {
         let ago = stream(self.done).wrapping_sub(sid) & !COUNTED;
         u64::from(ago) < self.done.min(u64::from(COUNTED / 2))
     }
 }
 
-/// The stream as which donated buffer `number` goes. No two that are out have the same.
+/// The stream number of donated buffer `number`. No two buffers that are out have the same.
 #[inline]
 pub(crate) fn stream(number: u64) -> u32 {
     number as u32 | COUNTED
 }
 
-/// Whether a stream's number stands for a counted donated buffer.
+/// Returns whether a stream's number stands for a counted donated buffer.
 pub(crate) fn is_counted(sid: u32) -> bool {
     sid & COUNTED != 0
 }
@@ -111,27 +111,27 @@ pub(crate) fn is_counted(sid: u32) -> bool {
 /// The receiver's account.
 #[derive(Debug, Default)]
 pub(crate) struct Returns {
-    /// It is done with all numbers up to this.
+    /// The receiver has finished with all numbers up to this.
     count: u64,
-    /// Numbers beyond that it is done with.
+    /// Numbers beyond `count` that it has finished with.
     ahead: BTreeSet<u64>,
-    /// Numbers of messages, by stream, that are taken otherwise than by looking at them.
+    /// Numbers of messages, by stream, that are taken otherwise than as a view.
     others: FxHashMap<u32, u64>,
 }
 
 impl Returns {
-    /// All numbers up to this are done with.
+    /// The number up to which all buffers are finished with.
     pub(crate) fn count(&self) -> u64 {
         self.count
     }
 
-    /// Whether the end of `number` is all that the count waits for.
+    /// Returns whether the end of `number` is all that the count waits for.
     #[inline(always)]
     pub(crate) fn is_next(&self, number: u64) -> bool {
         number == self.count + 1 && self.ahead.is_empty()
     }
 
-    /// It is done with `number`. Whether the count says so; if not, the sender has to be told.
+    /// Ends `number`. Returns whether the count says so; if not, the sender has to be told.
     #[inline]
     pub(crate) fn end(&mut self, number: u64) -> bool {
         if number != self.count + 1 {
@@ -152,7 +152,7 @@ impl Returns {
         }
     }
 
-    /// Counts what it was done with before its turn.
+    /// Counts the numbers that ended before their turn.
     #[cold]
     fn catch_up(&mut self) {
         while self.ahead.remove(&(self.count + 1)) {
@@ -160,12 +160,14 @@ impl Returns {
         }
     }
 
-    /// Message `number` is copied, as stream `sid`; its end will be reported as that of any other.
+    /// Notes that message `number` is copied, as stream `sid`; its end will be reported like any
+    /// other's.
     pub(crate) fn copies(&mut self, sid: u32, number: u64) {
         self.others.insert(sid, number);
     }
 
-    /// Stream `sid` has ended, and its sender was told. Whether the count has changed.
+    /// Notes that stream `sid` has ended, and that its sender was told. Returns whether the count
+    /// has changed.
     #[inline]
     pub(crate) fn ended(&mut self, sid: u32) -> bool {
         !self.others.is_empty() && self.others.remove(&sid).is_some_and(|number| self.end(number))
@@ -179,7 +181,7 @@ mod tests {
     use super::*;
 
     proptest! {
-        /// Whatever the order of ends, each donated buffer ends once: by the count or by a word of
+        /// In any order of ends, each donated buffer ends once: by the count or by a descriptor of
         /// its own.
         #[test]
         fn each_ends_once(order in Just((0..40u64).collect::<Vec<_>>()).prop_shuffle()) {
@@ -250,7 +252,7 @@ mod tests {
         assert!(returns.end(1) && !returns.end(1) && !returns.end(3) && !returns.end(3));
         assert!(returns.end(2));
         assert_eq!(returns.count(), 3);
-        // Nor is anything kept of them.
+        // No record of them is kept either.
         assert!(!returns.end(1) && !returns.end(3) && returns.ahead.is_empty());
     }
 }

@@ -1,9 +1,11 @@
-//! Memory that is given away in several parts, as one message: its list, and where its parts are mapped.
+//! Memory that is given away in several parts, as one message: its list, and the mappings of its
+//! parts.
 //!
-//! The sender says in bulk bytes of the lane where each part lies in its arenas ([`list`]). The receiver copies
-//! that out once and checks it as it comes. What asks for a view is handed all parts at once, mapped, to bring
-//! them into a row outside of the lock ([`Contiguous`](crate::endpoint::contiguous::Contiguous));
-//! other receives copy out of the mappings, part by part.
+//! The sender says in bulk bytes of the lane where each part lies in its arenas ([`list`]). The
+//! receiver copies the list out once and checks it then. A receive that takes a view is handed all
+//! parts at once, mapped, to bring them into a row outside of the lock
+//! ([`Contiguous`](crate::endpoint::contiguous::Contiguous)); other receives copy out of the
+//! mappings, part by part.
 
 use std::{os::fd::AsFd, sync::Arc};
 
@@ -31,21 +33,21 @@ use crate::{
     },
 };
 
-/// Where the parts of a peer's message lie.
+/// Locations of the parts of a peer's message.
 pub(crate) type List = Box<[Listed]>;
 
-/// Parts of one peer's messages that nobody has asked for, at most, of which it is kept where they lie: 384 KiB.
+/// Largest number of parts whose locations are kept for one peer's unexpected messages: 384 KiB.
 const LISTED_MAX: usize = 16 * PARTS_MAX;
 
-/// What is kept of a message that nobody has asked for: where its parts lie, unless that is too much. Then it comes
-/// by another path.
+/// The locations of an unexpected message's parts, to be kept, unless they are too many. Then the
+/// message comes by another path.
 pub(crate) fn kept(peer: &mut Peer, list: Option<List>) -> Option<List> {
     let list = list.filter(|list| peer.listed + list.len() <= LISTED_MAX)?;
     peer.listed += list.len();
     Some(list)
 }
 
-/// Somebody has asked for it, or it was taken back.
+/// Uncounts the parts of a message that a receive has matched, or that was taken back.
 pub(crate) fn taken(peer: &mut Peer, list: Option<&[Listed]>) {
     peer.listed -= list.map_or(0, <[Listed]>::len);
 }
@@ -57,8 +59,8 @@ pub(crate) struct LentPart {
     pub len: u64,
 }
 
-/// The parts of a message that stay where they are until the peer is told that nobody looks at them. No more
-/// than a note: they are given back by hand.
+/// The parts of a message that stay where they are until the peer is told that they are no longer
+/// in use. A record only: they are given back by hand.
 pub(crate) struct Parts {
     pub parts: Vec<LentPart>,
     /// The peer's number for the message.
@@ -73,14 +75,14 @@ impl std::fmt::Debug for Parts {
     }
 }
 
-/// The parts of a message, where they are mapped here.
+/// The parts of a message, as they are mapped here.
 pub(crate) struct ExportedParts(Vec<Shelved>);
 
 struct Shelved {
     /// Bytes of the message before it.
     begin: u64,
     mapping: Arc<Mapping>,
-    /// The very file of that mapping, if a descriptor of it is kept.
+    /// The file of exactly that mapping, if a descriptor of it is kept.
     file: Option<Arc<dyn AsFd + Send + Sync>>,
     part: Listed,
 }
@@ -111,7 +113,7 @@ impl ExportedParts {
         Ok(done)
     }
 
-    /// The same, to be brought into a row.
+    /// The parts, to be brought into a row.
     pub(crate) fn lent(self) -> Vec<LentPart> {
         let mut known: Vec<(Arc<Mapping>, Arc<PeerMemory>)> = Vec::new();
         let mut parts = Vec::with_capacity(self.0.len());
@@ -130,7 +132,7 @@ impl ExportedParts {
         parts
     }
 
-    /// Whether the owner of any of them can take memory away.
+    /// Returns whether the owner of any of them can take memory away.
     pub(crate) fn are_fickle(&self) -> bool {
         self.0.iter().any(|shelved| shelved.mapping.is_fickle())
     }
@@ -151,14 +153,15 @@ impl Engine {
         self.post(send, Some(Keeps::DonatedBufs { donations: donations.to_vec() }))
     }
 
-    /// Counts a message in parts of a peer's that was brought into a row here, `copied` bytes of it by copying.
+    /// Counts a peer's message in parts that was brought into a row here, `copied` bytes of it by
+    /// copying.
     pub(crate) fn count_contiguous(&mut self, id: PeerId, path: Path, len: u64, copied: u64) {
         self.core.status.record_of(id).count_received(path, len);
         self.core.status.copied_user.add(copied);
     }
 
-    /// Tells the peer that parts of its memory are looked at no more, and how their message was taken, or the
-    /// `errno` that it could not be with. Nothing is mapped for them any more.
+    /// Tells the peer that parts of its memory are no longer in use, and how their message was
+    /// taken, or the `errno` that prevented it. Nothing is mapped for them any more.
     pub(crate) fn give_parts_back(&mut self, id: PeerId, sid: u32, by: By, errno: u32) {
         self.core.imported.settle();
         if let Some(peer) = self.peers.get_mut(id).filter(|peer| peer.leaving.is_none()) {
@@ -169,13 +172,14 @@ impl Engine {
 }
 
 impl Core {
-    /// Which way memory in several parts goes that is given away; why it cannot be given, if so.
+    /// Chooses the path of memory in several parts that is given away; an error says why it cannot
+    /// be given.
     pub(crate) fn route_parts(&self, peer: &mut Peer, op: &SendOp) -> Result<Receipt, Refusal> {
         let len = op.memory.len();
         if op.memory.parts() > PARTS_MAX {
             return Err(Refusal::TooLong);
         }
-        // Below that a message is copied before its list is read.
+        // A shorter message is copied before its list is read.
         if len < peer.learner.from(Path::Mapped) && peer.permissions.may(Path::Eager) {
             return Err(Refusal::Slower);
         }
@@ -184,7 +188,8 @@ impl Core {
         if goes { Ok(Receipt::new(Path::Handoff, len)) } else { Err(Refusal::NotMapped) }
     }
 
-    /// Sees to it that the peer has all extents that memory lies in, and says where in them, as bytes of a list.
+    /// Makes sure that the peer has all extents that memory lies in. Returns the locations in them,
+    /// as bytes of a list.
     fn shelve_parts(&self, peer: &mut Peer, memory: &Scatter) -> Option<Vec<u8>> {
         let mut bytes = Vec::with_capacity(memory.parts() * PART_BYTES);
         for part in memory.each_part() {
@@ -194,8 +199,8 @@ impl Core {
         Some(bytes)
     }
 
-    /// Writes the list of a message in several parts. `Ok(None)`: it cannot be given in parts after all;
-    /// `Err(None)`: there is no room just now.
+    /// Writes the list of a message in several parts. Returns `Ok(None)` if the message cannot be
+    /// given in parts after all, `Err(None)` if there is no room just now.
     pub(crate) fn write_list(
         &mut self,
         peer: &mut Peer,
@@ -203,7 +208,8 @@ impl Core {
     ) -> Result<Option<Piece>, Option<Violation>> {
         let Some(bytes) = self.shelve_parts(peer, memory) else { return Ok(None) };
         let piece = self.lend(peer, bytes.len() as u32).map_err(Some)?.ok_or(None)?;
-        // A lane whose budget is spent has no more. What was lent goes back with the next descriptor.
+        // A lane whose budget is spent has no more. The piece that was lent goes back with the next
+        // descriptor.
         if (piece.len as usize) < bytes.len() {
             return Ok(None);
         }
@@ -215,7 +221,7 @@ impl Core {
     pub(crate) fn read_list(&self, peer: &mut Peer, rts: &Rts) -> Result<Option<List>, Violation> {
         let Some(piece) = rts.list else { return Ok(None) };
         let wrong = Violation("it announced parts that do not make up its message");
-        // Their return is not counted.
+        // The return of parts is not counted.
         if !rts.given || rts.number != 0 {
             return Err(wrong);
         }
@@ -223,8 +229,8 @@ impl Core {
         bytes.and_then(|bytes| list::read(&bytes, rts.len)).ok_or(wrong).map(Some)
     }
 
-    /// The mappings of all parts of a message; `None` if one of them is not mapped here, or has no memory.
-    /// `want` bytes are of interest.
+    /// The mappings of all parts of a message, of which `want` bytes are needed; `None` if one of
+    /// them is not mapped here, or is not present.
     pub(crate) fn find_parts(
         &mut self,
         peer: &mut Peer,
@@ -245,7 +251,8 @@ impl Core {
                 return Ok(None);
             }
             let mapping = Arc::clone(mapping);
-            // Before anything else is taken from the peer, which might put another file in its place.
+            // The file is taken before anything else from the peer, which might put another file in
+            // its place.
             let file = match exported_parts.last() {
                 Some(last) if Arc::ptr_eq(&last.mapping, &mapping) => last.file.clone(),
                 _ => self.imported.file(peer.id, exported.extent),
@@ -256,8 +263,8 @@ impl Core {
         Ok(Some(ExportedParts(exported_parts)))
     }
 
-    /// Ends a receive with a message in parts that stay where they are. Whether the receive takes such, and all
-    /// parts are mapped here.
+    /// Ends a receive with a message in parts that stay where they are. Returns whether the receive
+    /// takes views, and all parts are mapped here.
     pub(crate) fn lend_parts(
         &mut self,
         peer: &mut Peer,
@@ -282,17 +289,17 @@ impl Core {
         self.note_lent(key, sid, rts, Some(list));
         let parts = Box::new(Parts { parts: exported_parts.lent(), sid, tie: peer.rx.tie() });
         let (receipt, loan) = (Receipt::new(Path::Handoff, len), Some(Lending::Parts(parts)));
-        // It is counted once it is known how it came.
+        // The message is counted once it is known how it came.
         let arrived = Arrived { peer: peer.id, tag, len, receipt, bytes: None, loan };
         self.finish(key, Ok(Done::Arrived(arrived)));
         Ok(true)
     }
 
-    /// The receiver has no mapping of what a message of ours lies in.
+    /// Notes that the receiver has no mapping of the memory that a message of ours lies in.
     pub(crate) fn offer_failed(peer: &mut Peer, extent: u64, memory: &Scatter) {
         match memory.part() {
             Some(_) => peer.exported_extents.failed(extent),
-            // Nobody said of which part.
+            // The receiver did not say which part.
             None => {
                 let located = memory.each_part().filter_map(Part::locate);
                 peer.exported_extents.all_failed(located.map(|(extent, _)| extent.id()));

@@ -1,4 +1,4 @@
-//! What the receiver of one of our messages says of it: how it should come, or that all of it has.
+//! The receiver's words about one of our messages: how it should come, or that all of it has come.
 
 use pinfold_sys::cpu::clock;
 
@@ -24,7 +24,7 @@ use crate::{
 };
 
 impl Core {
-    /// The receiver of one of our messages says how it should come.
+    /// Takes the receiver's word how one of our messages should come.
     pub(crate) fn answered(
         &mut self,
         peer: &mut Peer,
@@ -36,9 +36,9 @@ impl Core {
         let Some(op) = self.ops.send_mut(key) else { return Ok(()) };
         match (&op.stage, cts) {
             (SendStage::Waiting { .. }, _) => peer.waiting = peer.waiting.saturating_sub(1),
-            // What was to be written, or read, could not be.
+            // The part of the message to be written, or read, could not be.
             (SendStage::PutDone(_), Cts::Stream { .. }) => {}
-            // Nothing of it was claimed here, and nothing can be.
+            // No chunk of the message was claimed here, and none can be.
             (SendStage::Putting(_), Cts::Stream { .. }) => self.puts.retain(|other| *other != key),
             _ => return Err(Violation("it answered a message twice")),
         }
@@ -76,7 +76,8 @@ impl Core {
         }
     }
 
-    /// Why a message that the kernel did not copy, as `errno` says, cannot go through the ring either, if so.
+    /// The error if a message that the kernel did not copy, for the reason `errno`, cannot go
+    /// through the ring either.
     #[cold]
     fn why_not_stream(&mut self, peer: &Peer, key: OpKey, want: u64, errno: u32) -> Option<Error> {
         let strict = self.strict;
@@ -91,7 +92,7 @@ impl Core {
         insists.then_some(Error::PathRefused { path: Path::Cma, why })
     }
 
-    /// The receiver of one of our messages has all of it.
+    /// Takes the receiver's word that it has all of one of our messages.
     pub(crate) fn fetched(&mut self, peer: &mut Peer, sid: u32, fin: Fin) -> Result<(), Violation> {
         let Some(key) = self.our_send(peer, sid)? else { return Ok(()) };
         let Some(op) = self.ops.send_mut(key) else { return Ok(()) };
@@ -118,7 +119,7 @@ impl Core {
                 By::View if op.receipt.path != Path::Handoff => {
                     return Err(Violation("it kept memory that was not given away"));
                 }
-                // The one or the other side used a mapping of the other's.
+                // One of the two sides used a mapping of the other's memory.
                 By::Mapping => Path::Mapped,
                 By::View => Path::Handoff,
                 _ if copied.user > 0 => Path::Mapped,
@@ -126,7 +127,7 @@ impl Core {
             };
             let mut why_not = match op.receipt.path {
                 _ if op.given => Refusal::Declined,
-                // It could not be handed over after all.
+                // The memory could not be handed over after all.
                 Path::Mapped => Refusal::NotMapped,
                 Path::Cma => Refusal::Declined,
                 _ => Refusal::NoCredit,
@@ -157,7 +158,7 @@ impl Core {
         Ok(())
     }
 
-    /// The open send of ours that a peer's stream number means; `None` if it has ended meanwhile.
+    /// Our open send with a peer's stream number; `None` if it has ended meanwhile.
     fn our_send(&mut self, peer: &mut Peer, sid: u32) -> Result<Option<OpKey>, Violation> {
         if returns::is_counted(sid) {
             return self.donation_op(peer, sid);

@@ -32,17 +32,18 @@ use crate::{
 
 /// Messages at least this long are copied by both sides.
 pub(crate) const SHARED_FROM: u64 = 64 << 10;
-/// Those that the receiver reads out of a mapping. As long as the bytes lie in the caches, it is
-/// done with them before help is worth the question and the wait for the last chunk, whether the
-/// sender writes to a mapping or through the kernel.
+/// The same for messages that the receiver reads out of a mapping. As long as the bytes lie in the
+/// caches, it finishes before help is worth the question and the wait for the last chunk, whether
+/// the sender writes to a mapping or through the kernel.
 const MAPPED_SHARED_FROM: u64 = 2 << 20;
 /// Bytes one side copies alone before it looks at anything else.
 const ALONE_STEP: u64 = 1 << 20;
 
-/// Bytes of this side's that are made ready for a sender that is to write all of them: 16 ms.
+/// Bytes of this side's memory that are made present at most for a sender that writes all of them:
+/// 16 ms.
 const PREFAULT_MAX: u64 = 64 << 20;
 
-/// Whether the kernel found memory of the one or the other side missing.
+/// Returns whether the kernel found memory of one side or the other missing.
 pub(crate) fn is_fault(errno: u32) -> bool {
     errno == rustix::io::Errno::FAULT.raw_os_error().unsigned_abs()
 }
@@ -59,8 +60,9 @@ fn chunk_shift(len: u64) -> u8 {
 }
 
 impl Core {
-    /// Decides who copies what, and asks the sender for its part. `to` is where it goes, `room` the
-    /// same in an arena that the sender may write. `None`: the pair cannot.
+    /// Decides which side copies which part, and asks the sender for its part. `to` is the
+    /// destination, `room` the same in an arena that the sender may write. Returns `None` if the
+    /// pair cannot.
     pub(crate) fn begin_get(
         &mut self,
         peer: &mut Peer,
@@ -76,7 +78,8 @@ impl Core {
         let mut errno = 0;
         let mut shared = None;
         let source = mapped.unwrap_or_else(|| {
-            // A sender that cannot be read writes all of it; its parts are not needed here.
+            // A sender whose memory this side cannot read writes all of it; the list of its parts
+            // is not needed here.
             if !reads {
                 return There::Remote(Remote::none());
             }
@@ -91,7 +94,7 @@ impl Core {
         });
         let peer_writes = peer.cma_access.may(Way::PeerWrites).is_ok();
         let may_help = peer_writes || room.is_some();
-        // Who waits for the memory of a message is to be its sender.
+        // The sender is the one to wait for the memory of its message.
         let missing = MISSING.raw_os_error().unsigned_abs();
         let is_missing = errno == missing;
         if is_missing && may_help && to.parts <= 1 {
@@ -106,8 +109,8 @@ impl Core {
         }
         let helps = if reads {
             let from = if is_mapped { MAPPED_SHARED_FROM } else { SHARED_FROM };
-            // A peer that loses its processor in the middle of a chunk would be waited for: a chunk cannot be
-            // taken back from a writer that may still come to it.
+            // The receiver would have to wait for a peer that loses its processor in the middle of
+            // a chunk: a chunk cannot be taken back from a writer that may still write it.
             !peer.two_way.get(started) && want >= from && !self.is_short
         } else {
             // A sender that writes all of it must not need to read the list of our parts.
@@ -170,7 +173,7 @@ impl Core {
         })
     }
 
-    /// Copies the next part of a pull. Whether it did anything.
+    /// Copies the next part of a pull. Returns whether it did anything.
     pub(crate) fn get_step(&mut self, peer: &mut Peer, key: OpKey) -> Result<bool, Violation> {
         let Some(op) = self.ops.recv_mut(key) else { return Ok(false) };
         let RecvStage::Getting(_) = &op.stage else { return Ok(false) };
@@ -211,7 +214,7 @@ impl Core {
                         shared.theirs = Some(claim::close(word, shared.generation));
                         None
                     }
-                    // The sender does it all, and says when.
+                    // The sender copies everything, and reports the end.
                     None => {
                         if shared.wrote.is_some() {
                             shared.theirs = Some(claim::close(word, shared.generation));
@@ -287,7 +290,7 @@ impl Core {
                     }
                     get.again |= alone;
                     if wrote.errno != 0 && theirs > 0 && !stopped && peer.leaving.is_none() {
-                        // It had claimed them from the back.
+                        // The sender had claimed these chunks, from the back.
                         let at = (shared.chunks - theirs) << shared.chunk_shift;
                         get.left = Some((at.min(get.want), get.want));
                     }
@@ -303,8 +306,8 @@ impl Core {
         Ok(moved)
     }
 
-    /// Stops every pull from a peer that is being let go: nothing more can be claimed. Whether the
-    /// peer may still be writing what it had claimed.
+    /// Stops every pull from a peer that is being disconnected: nothing more can be claimed.
+    /// Returns whether the peer may still be writing the chunks that it had claimed.
     pub(crate) fn stop_gets(&mut self, peer: &mut Peer) -> bool {
         let mut writing = false;
         for key in &self.gets {
@@ -334,8 +337,9 @@ impl Core {
             self.finish(key, Err(gone(&peer.info.name, how)));
             return Ok(());
         }
-        // The sender closed in mid-transfer: what was read may be no more what it sent. Bytes that
-        // were copied here were copied before this look; of the kernel's that goes without saying.
+        // The sender may have closed in mid-transfer: the bytes read may no longer be those it
+        // sent. Bytes that were copied here were copied before this look; for the kernel's copies
+        // that goes without saying.
         fence(Ordering::Acquire);
         if peer.rx.is_closed() && !(get.given && peer.rx.has_left()) {
             op_stage(self, key, RecvStage::Streaming { peer: peer.id });
@@ -343,8 +347,8 @@ impl Core {
         }
         let Get { sid, tag, len, want, .. } = get;
         let offered = get.shared.is_some_and(|shared| shared.offered.is_some());
-        // A peer that died in mid-transfer is reported as that, when its end is noticed. Its number may be another
-        // process's by now, whose memory was read then.
+        // A peer that died in mid-transfer is reported as dead, when its end is noticed. Its
+        // process id may be another process's by now, whose memory was read then.
         if matches!(get.source, There::Remote(_)) && get.reads && !peer.cma_access.is_alive() {
             op_stage(self, key, RecvStage::Streaming { peer: peer.id });
             return Ok(());
@@ -352,8 +356,9 @@ impl Core {
         if is_denial(get.errno) {
             peer.withdraw(Way::WeRead, get.errno);
         }
-        // Memory of this side that nobody can write is nothing that another path could help. What was made for the message
-        // can be written, and is as long as its sender says: to look at each page of it takes a second for a gigabyte.
+        // If memory of this side cannot be written, another path would not help. Memory that was
+        // made for the message can be written, and its length is the sender's word: looking at each
+        // page of it takes a second for a gigabyte.
         if is_fault(get.errno)
             && self
                 .ops
@@ -380,7 +385,7 @@ impl Core {
             There::Remote(_) if get.offered => By::NoMapping,
             There::Remote(_) => By::Kernel,
         };
-        // What the sender did, it knows.
+        // The sender knows its own part.
         self.fin(peer, sid, 0, ns.max(1), by);
         let wrote = get.shared.and_then(|shared| shared.wrote).map(|wrote| wrote.by);
         let theirs = get.shared.and_then(|shared| shared.theirs).unwrap_or(0);
@@ -407,14 +412,16 @@ impl Core {
         Ok(())
     }
 
-    /// The memory of a message cannot be touched, at the one side or the other.
+    /// Ends a receive with an error: the memory of the message cannot be touched, on one side or
+    /// the other.
     fn cannot_be_touched(&mut self, peer: &Peer, key: OpKey, errno: u32) {
         let source = std::io::Error::from_raw_os_error(errno as i32);
         let error = Error::Transfer { peer: peer.info.name.clone(), source };
         self.finish(key, Err(error));
     }
 
-    /// The sender of a message that was to come through the ring cannot read it.
+    /// Ends a receive with an error: the sender of a message that was to come through the ring
+    /// cannot read it.
     fn cannot_be_sent(&mut self, peer: &mut Peer, sid: u32, errno: u32) {
         let Some(at) = peer.inbound_at(sid) else { return };
         let Inbound { got: 0, sink: Sink::Op(key), .. } = peer.inbound[at] else { return };
@@ -423,7 +430,7 @@ impl Core {
         self.copied(peer, sid);
     }
 
-    /// The sender has written its chunks.
+    /// Takes the sender's report on its chunks.
     pub(crate) fn wrote(
         &mut self,
         peer: &mut Peer,
@@ -437,7 +444,7 @@ impl Core {
                     if get.peer == peer.id && get.sid == sid
             )
         });
-        // Its report may come after the receiver had claimed all there was.
+        // The report may come after the receiver had claimed all chunks.
         let Some(key) = key else {
             if wrote.errno != 0 {
                 self.cannot_be_sent(peer, sid, wrote.errno);

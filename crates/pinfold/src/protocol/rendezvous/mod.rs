@@ -1,9 +1,9 @@
 //! Rendezvous: a message waits in its sender's memory until a receive has matched.
 //!
-//! - `select`: which way it is moved then.
+//! - `select`: the path it takes then.
 //! - `get`: the receiver copies it; `put`: the sender copies it, alone or both at once.
-//! - `ack`: what the receiver tells the sender of it.
-//! - `transfer`: how far each side is.
+//! - `ack`: the receiver's words to the sender about it.
+//! - `transfer`: the state of each side's part.
 
 pub(crate) mod ack;
 pub(crate) mod get;

@@ -1,9 +1,10 @@
 //! The sender's part in a message that is copied out of its memory: it writes chunks from the back,
 //! as far as it can claim them.
 //!
-//! Where the receiver's memory lies in an arena that is mapped here writable, it copies them there;
-//! else the kernel does (`process_vm_writev`). Where neither can be, or memory that should be there
-//! is not, it says so, and the receiver gets the message in another way.
+//! Where the receiver's memory lies in an arena that is mapped here writable, the sender copies the
+//! chunks there; else the kernel does (`process_vm_writev`). Where neither is possible, or memory
+//! that should be present is missing, the sender reports that, and the receiver gets the message in
+//! another way.
 
 use std::sync::Arc;
 
@@ -31,16 +32,16 @@ use crate::{
     },
 };
 
-/// Why a chunk was not written.
+/// Reason why a chunk was not written.
 enum Stop {
-    /// The receiver cannot have it any more.
+    /// The receiver cannot have the chunk any more.
     Errno(u32),
-    /// It has to come in another way.
+    /// The chunk has to come in another way.
     Short,
 }
 
 impl Core {
-    /// The receiver of one of our messages asks us to copy, alone or beside it.
+    /// Begins to copy one of our messages, as its receiver asks, alone or beside it.
     pub(crate) fn begin_put(
         &mut self,
         peer: &mut Peer,
@@ -56,7 +57,7 @@ impl Core {
         {
             return Err(Violation("it asked for a copy that makes no sense"));
         }
-        // Whoever insists on the kernel has it.
+        // A sender that requires the kernel's path gets it.
         let exported = exported.filter(|_| op.required.is_none_or(|path| path == Path::Mapped));
         let mapped = match exported {
             Some(exported) => self.find_room(peer, exported, want)?,
@@ -65,8 +66,8 @@ impl Core {
         let writes = peer.cma_access.reaches(place);
         let to = mapped.or_else(|| {
             let remote = writes.then(|| peer.cma_access.find(place, want, Touch::Write))?;
-            // The list of its parts cannot be read here, or not all of it is there. A receiver that can
-            // read goes on alone.
+            // The list of its parts cannot be read here, or not all of its memory is present. A
+            // receiver that can read goes on alone.
             remote
                 .inspect_err(|error| tracing::debug!(%error, "a peer's memory"))
                 .ok()
@@ -95,7 +96,7 @@ impl Core {
         Ok(())
     }
 
-    /// The receiver's memory as it is mapped here, if all of it has memory.
+    /// The receiver's memory as it is mapped here, if all of it is present.
     fn find_room(
         &mut self,
         peer: &mut Peer,
@@ -114,7 +115,7 @@ impl Core {
         Ok(Some(There::Mapped { mapping: Arc::clone(mapping), offset }))
     }
 
-    /// Writes the next chunk of a push. Whether it did anything.
+    /// Writes the next chunk of a push. Returns whether it did anything.
     pub(crate) fn put_step(&mut self, peer: &mut Peer, key: OpKey) -> bool {
         let Some(op) = self.ops.send_mut(key) else { return false };
         let SendStage::Putting(putting) = &mut op.stage else { return false };
@@ -127,8 +128,8 @@ impl Core {
         {
             let at = index << putting.chunk_shift;
             let len = (putting.want - at).min(1 << putting.chunk_shift);
-            // The kernel knows the receiver by a number that another process gets one day; and a
-            // receiver that closed wants its memory back.
+            // The kernel knows the receiver by a process id, which another process gets one day;
+            // and a receiver that closed wants its memory back.
             let done = if !peer.cma_access.is_alive() || peer.rx.is_closed() {
                 Err(Stop::Errno(Errno::SRCH.raw_os_error().unsigned_abs()))
             } else {
@@ -136,7 +137,8 @@ impl Core {
             };
             failpoint::hit(Point::ChunkWritten);
             putting.copied.by = putting.copied.by.and(self.copies.take_largest());
-            // Whatever became of it, it was claimed; but what did not go counts for nothing.
+            // The chunk was claimed, whatever became of it; but one that could not be written
+            // counts for nothing.
             putting.done += u32::from(!matches!(done, Err(Stop::Short)));
             match done {
                 Ok(()) => return true,
@@ -162,7 +164,7 @@ impl Core {
         }
         op.stage = SendStage::PutDone(copied);
         failpoint::hit(Point::BeforeWrote);
-        // A receiver that claimed everything itself may be done already and ignores this.
+        // A receiver that claimed everything itself may have finished already and ignores this.
         self.answer(peer, Kind::Wrote, sid, &wrote.body());
         failpoint::hit(Point::AfterWrote);
         true
@@ -181,7 +183,7 @@ impl Putting {
                 }
                 Err(error) => tracing::debug!(%error, "a peer's arena lacks memory"),
             }
-            // The kernel takes none of ours for it.
+            // The kernel cannot use this side's mappings for the copy.
             let writes = peer.cma_access.reaches(self.place);
             let find = || peer.cma_access.find(self.place, self.want, Touch::Write);
             let remote = writes.then(|| find().ok());

@@ -1,10 +1,10 @@
-//! Messages that wait in their sender's memory: how they come once a receive has matched.
+//! Selection of the way that a message in its sender's memory takes, once a receive has matched.
 //!
-//! One that lies in an arena which is mapped here is copied out of it. Else, where the pair may, the
-//! receiver has the kernel read it out (`process_vm_readv`). The sender helps, or does all of it where
-//! only it may reach the other side: it copies into the receiver's arena, if the message goes to one
-//! that peers may write, or has the kernel write it. `get` and `push` are the two sides' parts.
-//! Where neither may, it comes through the ring.
+//! A message in an arena that is mapped here is copied out of it. Else, where the pair may, the
+//! receiver has the kernel read it out (`process_vm_readv`). The sender helps, or does all of it
+//! where only it may reach the other side: it copies into the receiver's arena, if the message goes
+//! to one that peers may write, or has the kernel write it. `get` and `put` are the two sides'
+//! parts. Where neither may, the message comes through the ring.
 
 use std::sync::Arc;
 
@@ -30,7 +30,8 @@ use crate::{
     },
 };
 
-/// Those whose receiver says whether they go to memory that peers may write.
+/// Length in bytes from which the receiver of a message says whether it goes to memory that peers
+/// may write.
 pub(crate) const SAID_FROM: u64 = super::get::SHARED_FROM;
 
 pub(crate) fn errno_of(error: &std::io::Error) -> u32 {
@@ -53,7 +54,7 @@ impl Core {
         }
     }
 
-    /// The first `written` bytes of the memory made for a receive, if some was.
+    /// The first `written` bytes of the memory made for a receive, if any was made.
     #[allow(unsafe_code)]
     pub(crate) fn own_bytes(&mut self, key: OpKey, written: u64) -> Option<Box<Bytes>> {
         let op = self.ops.recv_mut(key)?;
@@ -63,8 +64,8 @@ impl Core {
         Some(Box::new(unsafe { own.into_bytes(written) }))
     }
 
-    /// A receive matched message `sid` of the peer, which is still in the peer's memory: in the parts of `list`, if
-    /// it has one.
+    /// Chooses the way of message `sid` of the peer, which a receive matched and which is still in
+    /// the peer's memory: in the parts of `list`, if it has one.
     pub(crate) fn select(
         &mut self,
         peer: &mut Peer,
@@ -73,7 +74,7 @@ impl Core {
         list: Option<&[Listed]>,
     ) -> Result<(), Violation> {
         let Rts { tag, len, .. } = rts;
-        // Whatever is found wrong with it from now on ends the receive together with its peer.
+        // Any error found from now on ends the receive together with its peer.
         op_stage(self, key, RecvStage::Streaming { peer: peer.id });
         let lent = match list {
             Some(list) => self.lend_parts(peer, key, (sid, &rts), list)?,
@@ -87,7 +88,7 @@ impl Core {
         }
         self.make_room(key, len);
         let Some(op) = self.ops.recv_mut(key) else {
-            // No memory for it: the sender is told, the receiver knows.
+            // There is no memory for it: the sender is told, the receiver knows.
             let errno = rustix::io::Errno::NOMEM.raw_os_error().unsigned_abs();
             self.fin(peer, sid, errno, 0, By::Kernel);
             return Ok(());
@@ -116,14 +117,14 @@ impl Core {
             self.complete(key, peer, (tag, len), Came::default(), offered, 0);
             return Ok(());
         }
-        // Its sender chose the kernel, and may not have heard yet.
+        // The sender chose the kernel, and may not have heard yet that the receiver cannot read.
         let chose = !rts.stream && !rts.given && !offered;
         let errno = peer.cma_access.may(Way::WeRead).err().filter(|_| chose).map_or(0, said);
         self.begin_stream(peer, key, sid, (tag, len), want, offered, errno)
     }
 
-    /// Has the sender of an announced message send it through the ring; `errno` is what the kernel answered when it
-    /// was asked for it before.
+    /// Has the sender of an announced message send it through the ring; `errno` is the kernel's
+    /// answer to the earlier attempt to copy it.
     #[expect(clippy::too_many_arguments, reason = "what is known of one message")]
     pub(crate) fn begin_stream(
         &mut self,
@@ -144,7 +145,8 @@ impl Core {
         Ok(())
     }
 
-    /// Asks for an announced message as pieces, which are `stored` until there is a receive for it, or go to one.
+    /// Asks for an announced message in pieces, which are `stored` until there is a receive for it,
+    /// or go to one.
     pub(crate) fn ask_for(&mut self, peer: &mut Peer, stream: Inbound, stored: bool) {
         let Inbound { sid, end: want, errno, .. } = stream;
         match want {
@@ -157,8 +159,8 @@ impl Core {
         failpoint::hit(Point::AfterStreamAck);
     }
 
-    /// Ends a receive with a message that stays where it is. Whether the receive takes such, and
-    /// the message is mapped here.
+    /// Ends a receive with a message that stays in its sender's memory. Returns whether the receive
+    /// takes views, and the message is mapped here.
     fn lend_view(
         &mut self,
         peer: &mut Peer,
@@ -171,7 +173,7 @@ impl Core {
         }
         let Some(exported) = rts.exported else { return Ok(false) };
         self.await_extent(peer, exported.extent)?;
-        // What lies outside is for the ordinary way to judge.
+        // A message outside of the extent is left to the ordinary path to judge.
         let Some(mut loan) = self.imported.lend(peer.id, exported, rts.len, sid) else {
             return Ok(false);
         };
@@ -186,7 +188,7 @@ impl Core {
         Ok(true)
     }
 
-    /// Tells the peer that its memory is looked at no more.
+    /// Tells the peer that its memory is no longer in use.
     #[inline]
     pub(crate) fn end_loan(&mut self, peer: &mut Peer, loan: &Loan) {
         self.imported.give_back(loan);
@@ -197,9 +199,9 @@ impl Core {
         }
     }
 
-    /// Where a receive's memory lies in an arena that the peer may write, if it does. Whether it does
-    /// the peer is told, if the message is long: one that would go through the ring otherwise is
-    /// then announced.
+    /// Place of a receive's memory in an arena that the peer may write, if it lies in one. The peer
+    /// is told whether it does, if the message is long: a message that would go through the ring
+    /// otherwise is then announced.
     pub(crate) fn note_room(
         &mut self,
         peer: &Peer,
@@ -218,7 +220,7 @@ impl Core {
         room
     }
 
-    /// As [`Core::note_room`], of a receive that was only just posted.
+    /// As [`Core::note_room`], for a receive that was only just posted.
     pub(crate) fn note_open_memory(&mut self, peer: &Peer, key: OpKey) {
         let memory = self.ops.recv_mut(key).map_or(0, |op| op.memory.len());
         if memory >= SAID_FROM && self.note_room(peer, key, 0).is_some() {
@@ -226,8 +228,8 @@ impl Core {
         }
     }
 
-    /// The message as it is mapped here, if its sender has put it where it can be, and the first
-    /// `want` bytes have memory.
+    /// The message as it is mapped here, if its sender has put it where it can be mapped, and the
+    /// first `want` bytes are present.
     fn find_exported(
         &mut self,
         peer: &mut Peer,
@@ -254,7 +256,7 @@ impl Core {
         self.copied(peer, sid);
     }
 
-    /// A message of the peer has been copied, and its end was reported.
+    /// Notes that a message of the peer has been copied, and that its end was reported.
     #[inline]
     pub(crate) fn copied(&mut self, peer: &mut Peer, sid: u32) {
         if peer.returns.ended(sid) {
@@ -271,7 +273,7 @@ impl Core {
     }
 }
 
-/// How a sender is told why its memory is not read here.
+/// The `errno` that tells a sender why its memory is not read here.
 fn said(why: Refusal) -> u32 {
     let errno = match why {
         Refusal::Denied(errno) => errno,

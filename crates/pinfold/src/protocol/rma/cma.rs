@@ -1,7 +1,7 @@
-//! What lets two processes get at each other's memory through the kernel, and know of it.
+//! `CmaAccess`: how this process and a peer's reach each other's memory through the kernel (CMA).
 //!
 //! It outlives the [`Peer`](crate::worker::peer::Peer): operations on a region go on without the
-//! engine, and what they may still be at has to stay.
+//! engine, and the memory that they may still use has to stay.
 
 use std::{io, os::fd::OwnedFd, sync::OnceLock, thread};
 
@@ -31,12 +31,12 @@ use timed::timed;
 use trust::Trust;
 
 pub(crate) struct CmaAccess {
-    /// The peer's process, and what tells it from a later one with that number.
+    /// The peer's process id, and the pidfd that tells the process from a later one with that id.
     pub pid: u32,
     pub pidfd: Option<OwnedFd>,
-    /// Who is where, of this side and the peer.
+    /// Regions that threads of this side and of the peer are using.
     pub hazards: Hazards,
-    /// What is asked whether memory of the peer is there; `None` where nothing can be.
+    /// Tells whether memory of the peer is present; `None` where that cannot be asked.
     presence: Option<Presence>,
     trust: Mutex<Trust>,
     we_read: Leave,
@@ -45,7 +45,7 @@ pub(crate) struct CmaAccess {
     peer_writes: Leave,
 }
 
-/// Leave to get at memory of another process. What is withdrawn once does not come back.
+/// Permission to use memory of another process. Once withdrawn, it does not come back.
 struct Leave(OnceLock<Refusal>);
 
 impl Leave {
@@ -58,7 +58,7 @@ impl Leave {
     }
 }
 
-/// Who gets at whose memory.
+/// Direction of an access: the side that copies, and whether it reads or writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Way {
     WeRead,
@@ -67,10 +67,11 @@ pub(crate) enum Way {
     PeerWrites,
 }
 
-/// Whether `errno` from the kernel says that the pair may not, or cannot, rather than something about the memory of one
-/// message.
+/// Returns whether `errno` from the kernel says that the pair may not, or cannot, copy at all,
+/// rather than something about the memory of one message.
 pub(crate) fn is_denial(errno: u32) -> bool {
-    // Whatever a filter answers in place of these is met again with the next message, and costs that a call.
+    // A seccomp filter that answers with one of these is met again with the next message, at the
+    // cost of one system call.
     let of_memory = [Errno::FAULT, Errno::NOMEM, Errno::INVAL, Errno::AGAIN, Errno::INTR];
     errno != 0 && !of_memory.iter().any(|other| other.raw_os_error().unsigned_abs() == errno)
 }
@@ -80,7 +81,7 @@ fn missing() -> io::Error {
 }
 
 impl CmaAccess {
-    /// `tried` is what came of trying, in the order of [`Way`].
+    /// `tried` holds the results of the trials, in the order of [`Way`].
     pub(crate) fn new(
         pid: u32,
         pidfd: Option<OwnedFd>,
@@ -112,28 +113,30 @@ impl CmaAccess {
         }
     }
 
-    /// Why something is not possible; `Ok` if it is.
+    /// Returns why `way` is not possible; `Ok` if it is.
     pub(crate) fn may(&self, way: Way) -> Result<(), Refusal> {
         self.leave(way).get()
     }
 
-    /// It is not possible any more.
+    /// Withdraws the permission for `way`, for good.
     pub(crate) fn withdraw(&self, way: Way, why: Refusal) {
         let _ = self.leave(way).0.set(why);
     }
 
-    /// Whether this side can write to memory that the peer describes so: the list of several parts is to be read.
+    /// Returns whether this side can write to the peer's memory at `place`: a list of several parts
+    /// has to be read first.
     pub(crate) fn reaches(&self, place: Place) -> bool {
         let reads = place.parts <= 1 || self.may(Way::WeRead).is_ok();
         reads && self.may(Way::WeWrite).is_ok()
     }
 
-    /// What `place` of the peer describes, which must be `len` bytes, if to `touch` it waits for
-    /// nobody.
+    /// Finds the memory of the peer that `place` describes, which must be `len` bytes, if a `touch`
+    /// of it waits for nobody.
     ///
     /// # Errors
-    /// Those of [`Remote::fetch`]; `EAGAIN` if some of it is not there: whoever is to provide that
-    /// may never do so, and copies it itself, or has it come in another way.
+    /// Those of [`Remote::fetch`]; `EAGAIN` if some of the memory is not present: the process that
+    /// has to provide it may never do so. The caller copies it itself, or has it come in another
+    /// way.
     pub(crate) fn find(&self, place: Place, len: u64, touch: Touch) -> io::Result<Remote> {
         let presence = self.presence.as_ref().ok_or_else(missing)?;
         let now_ns = clock::now_ns();
@@ -160,12 +163,12 @@ impl CmaAccess {
         if is_there { Ok(remote) } else { Err(missing()) }
     }
 
-    /// Has the kernel copy memory of the peer that was [found](CmaAccess::find). 30 ns more than
-    /// the copy.
+    /// Has the kernel copy memory of the peer that was [found](CmaAccess::find). Costs 30 ns more
+    /// than the copy.
     ///
     /// # Errors
-    /// Those of `copy`; `EAGAIN` if that has waited for too long, or one before: nothing is copied in this
-    /// way any more.
+    /// Those of `copy`; `EAGAIN` if this copy, or one before, has waited for too long: nothing is
+    /// copied in this way any more.
     pub(crate) fn copy<T>(&self, way: Way, copy: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
         self.may(way).map_err(|_| missing())?;
         let (copied, waited_ns) = timed(copy);
@@ -176,7 +179,7 @@ impl CmaAccess {
         copied
     }
 
-    /// This side does not copy any more; the peer's process is remembered.
+    /// Stops all copies of this side; the peer's process is remembered.
     #[cold]
     fn distrust(&self, why: &str) {
         tracing::warn!(pid = self.pid, why, "the kernel does not copy memory of a peer any more");
@@ -187,22 +190,23 @@ impl CmaAccess {
         }
     }
 
-    /// Why messages of this side cannot go by the kernel; `Ok` if they can.
+    /// Returns why messages of this side cannot go by the kernel; `Ok` if they can.
     pub(crate) fn sends(&self) -> Result<(), Refusal> {
         self.may(Way::PeerReads).or(self.may(Way::WeWrite))
     }
 
-    /// Whether this side can use a region of the peer's.
+    /// Returns why this side cannot use a region of the peer's; `Ok` if it can.
     pub(crate) fn there(&self, writable: bool) -> Result<(), Refusal> {
         self.may(Way::WeRead).and(if writable { self.may(Way::WeWrite) } else { Ok(()) })
     }
 
-    /// Whether the peer can use a region of ours.
+    /// Returns why the peer cannot use a region of ours; `Ok` if it can.
     pub(crate) fn here(&self, writable: bool) -> Result<(), Refusal> {
         self.may(Way::PeerReads).and(if writable { self.may(Way::PeerWrites) } else { Ok(()) })
     }
 
-    /// Lets the peer know that this thread comes to what it has lent by that number.
+    /// Lets the peer know that this thread is about to use the region with this `number`, which the
+    /// peer has lent.
     ///
     /// # Errors
     /// [`Error::Withdrawn`] once either side has ended the connection.
@@ -218,17 +222,17 @@ impl CmaAccess {
         }
     }
 
-    /// Whether the peer's process has yet to end, and can be at memory of this one.
+    /// Returns whether the peer's process has not ended yet, and can be using memory of this one.
     pub(crate) fn is_alive(&self) -> bool {
         self.pidfd.as_ref().is_some_and(process::pidfd_alive)
     }
 
-    /// Whether the peer's process is known to have ended.
+    /// Returns whether the peer's process is known to have ended.
     pub(crate) fn has_ended(&self) -> bool {
         self.pidfd.as_ref().is_some_and(|pidfd| !process::pidfd_alive(pidfd))
     }
 
-    /// Whether the peer is at `region` of ours, which was withdrawn.
+    /// Returns whether the peer is using our `region`, which was withdrawn.
     pub(crate) fn is_protected(&self, region: u64) -> bool {
         self.hazards.is_protected(region) && self.is_alive()
     }

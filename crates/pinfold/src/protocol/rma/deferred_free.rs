@@ -1,32 +1,33 @@
-//! Memory of regions that were withdrawn while peers were at it through the kernel.
+//! `DeferredFree`: memory of regions that were withdrawn while peers were using it through the
+//! kernel.
 //!
-//! `process_vm_writev(2)` goes to an address, whatever lies there by the time. So the addresses stay
-//! what they were until each of those peers has said that it is back, or has ended. A peer that does
-//! neither keeps them: at most [`DEFERRED_A_PEER`] regions, and those it had been let into before
-//! that. Nothing is freed on the word of a connection that was closed: its threads may still be
-//! there.
+//! `process_vm_writev(2)` writes to an address, no matter which memory is there by then. So the
+//! addresses stay reserved until each of those peers has said that it has finished, or has ended. A
+//! peer that does neither keeps them: at most [`DEFERRED_A_PEER`] regions, and those it had been
+//! let into before that. Nothing is freed on the word of a connection that was closed: its threads
+//! may still be copying.
 
 use std::{sync::Arc, time::Duration};
 
 use super::cma::CmaAccess;
 use crate::memory::arena::ArenaRef;
 
-/// Regions kept for one peer before it is let into no other.
+/// Number of regions kept for one peer at which it is let into no other.
 const DEFERRED_A_PEER: usize = 16;
 
-/// Between looks of an endpoint that sleeps: at first, and at most.
+/// Time between looks of an endpoint that sleeps: at first, and at most.
 const LOOK_MIN: Duration = Duration::from_millis(1);
 const LOOK_MAX: Duration = Duration::from_secs(1);
 
 struct Deferred {
     region: u64,
-    /// Keeps the addresses.
+    /// Keeps the addresses reserved.
     memory: ArenaRef,
-    /// Who is, or was when last looked, still there.
+    /// Peers that are still using the memory, or were at the last look.
     guests: Vec<Arc<CmaAccess>>,
 }
 
-/// What one endpoint keeps.
+/// Memory that one endpoint keeps for its guests.
 #[derive(Default)]
 pub(crate) struct DeferredFree {
     deferred: Vec<Deferred>,
@@ -34,14 +35,14 @@ pub(crate) struct DeferredFree {
 }
 
 impl DeferredFree {
-    /// Takes the memory of a region that was withdrawn, as long as any of `guests` is there.
+    /// Takes the memory of a region that was withdrawn, for as long as any of `guests` uses it.
     pub(crate) fn add(&mut self, region: u64, memory: ArenaRef, guests: Vec<Arc<CmaAccess>>) {
         self.deferred.push(Deferred { region, memory, guests });
         self.pause = LOOK_MIN;
         self.look();
     }
 
-    /// Frees what nobody is at any more.
+    /// Frees the memory that no peer uses any more.
     pub(crate) fn look(&mut self) {
         self.deferred.retain_mut(|region| {
             region.guests.retain(|guest| guest.is_protected(region.region));
@@ -49,18 +50,18 @@ impl DeferredFree {
         });
     }
 
-    /// Whether nothing is kept.
+    /// Returns whether nothing is kept.
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
         self.deferred.is_empty()
     }
 
-    /// Bytes of address space that are kept; as many may have memory.
+    /// Bytes of address space that are kept; as many bytes of memory may be behind them.
     pub(crate) fn bytes(&self) -> u64 {
         self.deferred.iter().map(|region| region.memory.bytes_max()).sum()
     }
 
-    /// Whether so much is kept for a peer that it is let into nothing more.
+    /// Returns whether so much is kept for a peer that it is let into nothing more.
     pub(crate) fn is_full_of(&mut self, guest: &Arc<CmaAccess>) -> bool {
         let theirs =
             |region: &&Deferred| region.guests.iter().any(|other| Arc::ptr_eq(other, guest));
@@ -71,7 +72,7 @@ impl DeferredFree {
         self.deferred.iter().filter(theirs).count() >= DEFERRED_A_PEER
     }
 
-    /// How long to sleep before the next look; `None` if there is nothing to look at.
+    /// Time to sleep before the next look; `None` if there is nothing to look at.
     pub(crate) fn pause(&mut self) -> Option<Duration> {
         self.look();
         if self.deferred.is_empty() {
@@ -86,7 +87,8 @@ impl DeferredFree {
 impl Drop for DeferredFree {
     fn drop(&mut self) {
         self.look();
-        // Whoever is still there may write at any time: the addresses are never given back.
+        // A peer that still uses the memory may write at any time: the addresses are never given
+        // back.
         self.deferred.drain(..).for_each(std::mem::forget);
     }
 }

@@ -1,6 +1,7 @@
 //! Remote memory access: operations of peers on regions, and on memory by address.
 //!
-//! - `regions`, `spaces`: what peers can ask for. `cma`: what the kernel lets both reach.
+//! - `regions`, `spaces`: memory that peers can ask for. `cma`: memory that the kernel lets both
+//!   reach.
 //! - `served`: operations that the owner does for peers on other hosts.
 //! - `deferred_free`: memory that is withdrawn and still in use.
 

@@ -1,8 +1,10 @@
-//! Regions of this endpoint that peers can ask for, and the asking.
+//! `Regions`: regions of this endpoint that peers can ask for; and the questions to peers for
+//! theirs.
 //!
-//! A peer that can map a region is handed its file. One that cannot, but may read and write this
-//! process's memory, asks again and is told the address. It is noted as a guest of the region then. One on
-//! another host is told how long it is, and asks for each operation ([`served`](super::served)).
+//! A peer that can map a region is handed its file. A peer that cannot, but may read and write this
+//! process's memory, asks again, is told the address, and is noted as a guest of the region. A peer
+//! on another host is told how long the region is, and asks for each operation
+//! ([`served`](super::served)).
 
 use std::{collections::hash_map, sync::Arc};
 
@@ -34,7 +36,8 @@ use crate::{
     },
 };
 
-/// Bytes of address space for the words that say whether regions stand: a cache line each.
+/// Bytes of address space for the flags, the words that say whether regions stand: a cache line
+/// each.
 const FLAGS_BYTES: usize = 64 << 20;
 
 /// Answers that a peer may leave waiting: it asks for no more until it takes them.
@@ -48,7 +51,7 @@ pub(crate) struct Place {
     pub(crate) address: u64,
 }
 
-/// Whether it is the secret. Takes as long for a wrong one as for the right one.
+/// Returns whether `said` is the secret. Takes as long for a wrong one as for the right one.
 pub(crate) fn is_secret(secret: [u64; 2], said: [u64; 2]) -> bool {
     let wrong = (secret[0] ^ said[0]) | (secret[1] ^ said[1]);
     std::hint::black_box(wrong) == 0
@@ -69,14 +72,15 @@ pub(crate) struct Entry {
     len: u64,
     rights: Rights,
     flag: Place,
-    /// What the word behind `flag` holds as long as the region stands.
+    /// The value of the word behind `flag` as long as the region stands.
     stamp: u64,
-    /// Who was told the address.
+    /// Peers that were told the address.
     guests: Vec<Arc<CmaAccess>>,
 }
 
 impl Entry {
-    /// Has guests look before they come again. The flag says already that the region stands no more.
+    /// Has guests look at the flag before their next operation. It says already that the region no
+    /// longer stands.
     pub(crate) fn turn_away(&self) {
         self.guests.iter().for_each(|guest| guest.hazards.withdraw());
     }
@@ -87,16 +91,16 @@ impl Entry {
 pub(crate) struct Regions {
     entries: FxHashMap<u64, Entry>,
     last: u64,
-    /// Where the words lie that say whether regions stand.
+    /// The arena of the words that say whether regions stand.
     flags: Option<SharedArena>,
-    /// What guests have not left yet.
+    /// Memory of removed regions that guests have not left yet.
     pub deferred_free: DeferredFree,
-    /// Reads by peers on other hosts that are on their way.
+    /// Number of reads in flight by each peer on another host.
     serving: FxHashMap<PeerId, usize>,
 }
 
 impl Regions {
-    /// A word that peers can read, 0.
+    /// A new word that peers can read, with value 0.
     pub(crate) fn flag(&mut self) -> Result<SharedBuf> {
         let flags = match &self.flags {
             Some(flags) => flags,
@@ -108,7 +112,8 @@ impl Regions {
         flags.alloc(size_of::<u64>())
     }
 
-    /// A region that can be asked for from now on, and what its flag has to hold.
+    /// Adds a region that can be asked for from now on. Returns its key and the value that its flag
+    /// has to hold.
     pub(crate) fn add(
         &mut self,
         buffer: &Arc<SharedBuf>,
@@ -125,22 +130,23 @@ impl Regions {
         Ok((key, stamp))
     }
 
-    /// A key that nothing else has, and a number for a flag.
+    /// A new key, which nothing else has, and the value for its flag.
     pub(crate) fn new_key(&mut self) -> Result<(RegionKey, u64)> {
         let random: [u8; 24] = crate::worker::random()?;
         let word = |at: usize| u64::from_ne_bytes(std::array::from_fn(|b| random[8 * at + b]));
         self.last += 1;
-        // Guests look for it at an address that may have come to mean anything.
+        // Guests look for the value at an address that may hold anything by then.
         Ok((RegionKey { id: self.last, secret: [word(0), word(1)] }, word(2) | 1))
     }
 
-    /// The region cannot be asked for any more. What there was of it, if anybody was told its address.
+    /// Removes a region, which cannot be asked for any more. Returns its entry if a peer was told
+    /// its address.
     pub(crate) fn remove(&mut self, id: u64) -> Option<Entry> {
         self.entries.remove(&id).filter(|entry| !entry.guests.is_empty())
     }
 
-    /// Keeps the memory of a region, which was withdrawn and [said so](Entry::turn_away), until the
-    /// last guest has left.
+    /// Keeps the memory of a region, which was withdrawn and whose guests were [turned
+    /// away](Entry::turn_away), until the last guest has left.
     pub(crate) fn park(&mut self, id: u64, entry: Entry) {
         self.deferred_free.add(id, entry.memory.extent, entry.guests);
     }
@@ -151,7 +157,7 @@ impl Regions {
         is_secret(entry.secret, open.secret).then_some(entry)
     }
 
-    /// The memory of a region that a peer may use so.
+    /// The memory of a region that a peer may use in this way.
     pub(crate) fn usable(
         &self,
         claim: &Claim,
@@ -173,7 +179,8 @@ impl Regions {
         self.entries.get(&id).map(|entry| &entry.buffer)
     }
 
-    /// One more read by a peer is on its way. `false`, and it is not: there are `max` already.
+    /// Counts one more read by a peer as in flight. Returns `false`, and does not count it, if
+    /// there are `max` already.
     pub(crate) fn serve(&mut self, peer: PeerId, max: usize) -> bool {
         let serving = self.serving.entry(peer).or_default();
         let fits = *serving < max;
@@ -181,7 +188,7 @@ impl Regions {
         fits
     }
 
-    /// A read by a peer is not on its way any more.
+    /// Counts a read by a peer as no longer in flight.
     pub(crate) fn served(&mut self, peer: PeerId) {
         if let hash_map::Entry::Occupied(mut serving) = self.serving.entry(peer) {
             *serving.get_mut() -= 1;
@@ -191,7 +198,8 @@ impl Regions {
         }
     }
 
-    /// In a forked child: what guests share with this process did not come along.
+    /// In a forked child: forgets the guests, for the memory they share with this process did not
+    /// come along.
     pub(crate) fn forsake(&mut self) {
         let guests = self.entries.values_mut().map(|entry| std::mem::take(&mut entry.guests));
         guests.for_each(std::mem::forget);
@@ -207,14 +215,14 @@ impl Regions {
     }
 }
 
-/// What a peer has lent of a region.
+/// A region of a peer's, as the peer has lent it.
 #[derive(Debug)]
 pub(crate) struct Lent {
     pub memory: Loan,
     pub flag: Loan,
     pub len: u64,
     pub writable: bool,
-    /// What has to come between an operation and a look at the flag.
+    /// The fence that has to come between an operation and a look at the flag.
     pub fence: LightFence,
 }
 
@@ -222,23 +230,23 @@ pub(crate) struct Lent {
 pub(crate) struct Reached {
     pub spot: Spot,
     pub cma_access: Arc<CmaAccess>,
-    /// Why it is not mapped.
+    /// Reason why the region is not mapped.
     pub why_not_mapped: Refusal,
 }
 
-/// How an opened region is used.
+/// Use of an opened region.
 pub(crate) enum Way {
     Mapped { lent: Lent, stamp: u64 },
     Kernel(Reached),
     Owner(Asking),
 }
 
-/// A region that its owner is asked to do things to.
+/// A region whose owner is asked for each operation.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Asking {
     pub len: u64,
     pub writable: bool,
-    /// Why it is not mapped.
+    /// Reason why the region is not mapped.
     pub why_not_mapped: Refusal,
 }
 
@@ -256,7 +264,7 @@ impl std::fmt::Debug for Way {
 pub(crate) struct Asked {
     pub peer: PeerId,
     open: Open,
-    /// Why the region cannot be mapped, if that is settled.
+    /// Reason why the region cannot be mapped, if that is settled.
     why_not_mapped: Option<Refusal>,
 }
 
@@ -289,7 +297,8 @@ impl Engine {
 }
 
 impl Core {
-    /// Whether a region of a peer's that cannot be mapped can be used through the kernel.
+    /// Returns an error unless a region of a peer's that cannot be mapped can be used through the
+    /// kernel.
     fn check_reach(&self, peer: &Peer, why_not_mapped: Refusal, writable: bool) -> Result<()> {
         let by_choice =
             [Refusal::SwitchedOff, Refusal::SwitchedOffByPeer].contains(&why_not_mapped);
@@ -300,7 +309,7 @@ impl Core {
         peer.cma_access.there(writable).map_err(refused)
     }
 
-    /// A peer has asked for a region.
+    /// Answers a peer that has asked for a region.
     pub(crate) fn asked(
         &mut self,
         peer: &mut Peer,
@@ -368,7 +377,7 @@ impl Core {
         })
     }
 
-    /// The answer to a question of ours.
+    /// Takes the answer to a question of ours.
     pub(crate) fn opened(
         &mut self,
         peer: &mut Peer,
@@ -386,7 +395,7 @@ impl Core {
         let result = match (opened, why_not_mapped) {
             (Opened::Unknown, _) => Err(Error::BadKey),
             (Opened::Unshared, None) => return self.ask_again(peer, key, open),
-            // Both channel messages were sent before.
+            // Both channel messages were sent before the answer.
             (Opened::Here(site), None) => {
                 self.await_extent(peer, site.memory.extent)?;
                 self.await_extent(peer, site.flag.extent)?;
@@ -417,7 +426,8 @@ impl Core {
         Ok(())
     }
 
-    /// Asks for a region that cannot be mapped in the other way, if that is possible.
+    /// Asks again for a region that cannot be mapped, to use it through the kernel, if that is
+    /// possible.
     fn ask_again(&mut self, peer: &mut Peer, key: OpKey, open: Open) -> Result<(), Violation> {
         let why = Refusal::NotMapped;
         if let Err(error) = self.check_reach(peer, why, false) {
@@ -445,8 +455,9 @@ impl Core {
         Some(Lent { memory, flag, len, writable, fence: peer.fence })
     }
 
-    /// What comes of an answer that names addresses. That they are the peer's own is its business:
-    /// the kernel reads and writes them in its process. But they are computed with here.
+    /// Takes an answer that names addresses. It need not be checked that they are the peer's own,
+    /// for the kernel reads and writes them in the peer's process; but this side computes with
+    /// them.
     fn reach_region(
         &self,
         peer: &Peer,

@@ -1,14 +1,15 @@
-//! Operations on regions over a connection: how they are asked for, and how their owner does them.
+//! Operations on regions over a connection: how a peer asks for them, and how the region's owner
+//! does them.
 //!
-//! Who asks sends what is to be done with the region's key, each time: the owner keeps nothing of who may do
-//! what. Bytes that are written follow as a stream of the operation's number, bytes that are read come as one
-//! that the answer names. Long ones go past the lanes, from and to the caller's memory and the region's
-//! ([`tcp_progress`](crate::worker::tcp_progress)).
+//! The requester sends the region's key with each operation: the owner keeps no record of
+//! permissions. Bytes to write follow as a stream of the operation's number, bytes to read come as
+//! one that the answer names. Long ones go past the lanes, from and to the caller's memory and the
+//! region's ([`tcp_progress`](crate::worker::tcp_progress)).
 //!
-//! What is asked costs no credit, for nothing of it is stored: what does not go into a region is dropped as it
-//! comes. Operations that are out are bounded on both sides.
+//! A request costs no credit, for nothing of it is stored: bytes that do not go into a region are
+//! dropped as they come. The number of operations in flight is bounded on both sides.
 //!
-//! - here: who asks. `owner`: the owner.
+//! - here: the requester. `owner`: the owner.
 
 mod owner;
 
@@ -33,17 +34,17 @@ use crate::{
     },
 };
 
-/// Operations that one peer is asked for at a time.
+/// Operations in flight that one peer is asked for at most.
 const OUT_MAX: usize = 16;
 
-/// What is out and what waits, of operations that one peer is asked for.
+/// Operations that one peer is asked for: the number in flight, and those that wait.
 #[derive(Default)]
 pub(crate) struct ServedRma {
     out: usize,
     waiting: VecDeque<OpKey>,
 }
 
-/// An operation, where it was begun.
+/// An operation, as it was begun.
 #[derive(Clone, Copy)]
 pub(crate) struct ServedRequest {
     pub peer: PeerId,
@@ -52,11 +53,11 @@ pub(crate) struct ServedRequest {
     pub size: u64,
 }
 
-/// What a send is that is no message.
+/// Kind of a send that is no message.
 pub(crate) enum Served {
-    /// A write, and what its owner has said if the memory is still looked at.
+    /// A write, and its owner's answer if that came while the memory is still in use.
     Write { using: ServedRequest, answer: Option<Result<(), NotUsed>> },
-    /// The answer to a read of a peer's.
+    /// The answer to a peer's read.
     Answer { number: u32, region: u64, offset: usize, memory: Arc<SharedBuf> },
 }
 
@@ -67,7 +68,7 @@ impl Served {
 }
 
 impl ServedRequest {
-    /// The error that a refusal is.
+    /// The error for a refusal.
     fn error(&self, why: NotUsed) -> Error {
         let (offset, size) = (self.asked.offset, self.size);
         match why {
@@ -88,7 +89,7 @@ impl ServedRequest {
 }
 
 impl Engine {
-    /// Begins an operation. `memory` is what is written, or where to what is read.
+    /// Begins an operation. `memory` holds the bytes to write, or receives those that are read.
     pub(crate) fn post_served(&mut self, using: ServedRequest, memory: Scatter) -> Result<OpKey> {
         self.check()?;
         let id = using.peer;
@@ -115,7 +116,7 @@ impl Engine {
 }
 
 impl Core {
-    /// Lets operations go that wait, as many as may be out.
+    /// Starts waiting operations, as many as may be in flight.
     pub(crate) fn drop_served(&mut self, peer: &mut Peer) {
         while peer.served_rma.out < OUT_MAX
             && let Some(key) = peer.served_rma.waiting.pop_front()
@@ -137,7 +138,7 @@ impl Core {
         }
     }
 
-    /// Takes a send that is no message to where its bytes go. Whether there was room.
+    /// Writes a send that is no message to the lane. Returns whether there was room.
     pub(crate) fn begin_served(
         &mut self,
         peer: &mut Peer,
@@ -174,7 +175,8 @@ impl Core {
         }
     }
 
-    /// All bytes of a write are out, and its memory is the caller's again: it ends when the owner has answered.
+    /// Notes that all bytes of a write are out, and that its memory is the caller's again: the
+    /// write ends when the owner has answered.
     pub(crate) fn written(&mut self, peer: &mut Peer, key: OpKey) {
         let Some(SendOp { served: Some(served), stage, .. }) = self.ops.send_mut(key) else {
             return;
@@ -202,7 +204,7 @@ impl Core {
         }
     }
 
-    /// The owner of a region has answered.
+    /// Takes the answer of a region's owner.
     pub(crate) fn used(
         &mut self,
         peer: &mut Peer,
@@ -229,7 +231,8 @@ impl Core {
                         let result = said.map_err(|why| using.error(why));
                         self.end_write(peer, key, result);
                     }
-                    // It has all of it, and the kernel has not said that it no longer looks at it.
+                    // The owner has all of it, and the kernel has not said that it has finished
+                    // with the memory.
                     SendStage::Handed { .. } if answer.is_none() => *answer = Some(said),
                     _ => return Err(Violation("it answered before it was told what")),
                 }
@@ -279,7 +282,7 @@ impl Core {
         Ok(())
     }
 
-    /// All bytes of a read have come.
+    /// Ends a read, all of whose bytes have come.
     pub(crate) fn read_whole(&mut self, peer: &mut Peer, key: OpKey, came: Came) {
         let mut receipt = receipt(peer, came.copied);
         receipt.copied_user = came.copied - came.cma;
@@ -290,16 +293,16 @@ impl Core {
     }
 }
 
-/// How far a send that is no message got at its first step.
+/// Progress of a send that is no message, at its first step.
 pub(crate) enum Begun {
-    /// Its bytes come next.
+    /// The bytes come next.
     Streams,
-    /// They are out.
+    /// All bytes are out.
     AllOut,
     Ended,
 }
 
-/// Of an operation that its owner does.
+/// The receipt of an operation that the region's owner does.
 fn receipt(peer: &Peer, len: u64) -> Receipt {
     let mut receipt = Receipt::new(Path::Eager, len);
     for path in [Path::Cma, Path::Mapped] {

@@ -1,10 +1,10 @@
-//! Memory of this process that peers may use by address, wherever it lies: what is exposed, and what a
-//! peer that asks for it is told.
+//! `Spaces`: memory of this process that peers may use by address, wherever it lies, and the
+//! answers to peers that ask for it.
 //!
-//! Nothing of it belongs to the library. What is behind an address is looked up when a peer comes, by the
-//! kernel or by the agent, so that no peer ever acts on what was there before. Only parts of arenas are
-//! handed over to be mapped. Those are kept as long as the memory is exposed: an address that a peer has
-//! translated goes on to mean what it meant.
+//! None of this memory belongs to the library. The memory behind an address is looked up at each
+//! access, by the kernel or by the agent, so that no peer ever acts on memory that was there
+//! before. Only parts of arenas are handed over to be mapped. Those are kept as long as the memory
+//! is exposed: an address that a peer has translated keeps its meaning.
 
 use std::{ops::Range, sync::Arc};
 
@@ -30,7 +30,7 @@ use crate::{
     worker::{Engine, core::Core, peer::Peer},
 };
 
-/// Where mappings of extents can begin: `Mapped` counts on it.
+/// Alignment at which mappings of extents can begin: `Mapped` relies on it.
 const ALIGN: u64 = 64;
 
 /// One exposure.
@@ -39,24 +39,25 @@ pub(crate) struct Exposed {
     addresses: Range<u64>,
     rights: Rights,
     flag: Place,
-    /// What the word behind `flag` holds as long as it stands.
+    /// The value of the word behind `flag` as long as the exposure stands.
     stamp: u64,
-    /// Who was told of it.
+    /// Peers that were told of it.
     guests: Vec<Arc<CmaAccess>>,
-    /// What peers were handed.
+    /// Arenas of which peers were handed parts.
     keeps: Vec<ArenaRef>,
-    /// Cloned for each copy of the agent's that is under way.
+    /// Cloned for each copy by the agent that is in progress.
     serving: Arc<()>,
 }
 
 impl Exposed {
-    /// Has guests look before they come again. The flag says already that it stands no more.
+    /// Has guests look at the flag before their next operation. It says already that the exposure
+    /// no longer stands.
     pub(crate) fn turn_away(&self) {
         self.guests.iter().for_each(|guest| guest.hazards.withdraw());
     }
 
-    /// How many peers, and copies of the agent's, are still at it, after it was removed and its guests
-    /// were [turned away](Exposed::turn_away).
+    /// Number of peers, and copies by the agent, that still use it, after it was removed and its
+    /// guests were [turned away](Exposed::turn_away).
     pub(crate) fn visitors(&mut self, id: u64) -> usize {
         self.guests.retain(|guest| guest.is_protected(id));
         self.guests.len() + Arc::strong_count(&self.serving) - 1
@@ -75,7 +76,7 @@ impl Exposed {
         }
     }
 
-    /// Whether so many bytes there may be used so.
+    /// Returns an error unless `len` bytes at `address` may be used in this way.
     fn check(&self, address: u64, len: u64, writes: bool) -> Result<(), Refused> {
         if writes && self.rights != Rights::ReadWrite {
             return Err(Refused::ReadOnly);
@@ -86,19 +87,20 @@ impl Exposed {
     }
 }
 
-/// What one endpoint exposes.
+/// Memory that one endpoint exposes.
 #[derive(Default)]
 pub(crate) struct Spaces {
     entries: FxHashMap<u64, Exposed>,
 }
 
 impl Spaces {
-    /// What has been exposed is exposed no more.
+    /// Removes an exposure.
     pub(crate) fn remove(&mut self, id: u64) -> Option<Exposed> {
         self.entries.remove(&id)
     }
 
-    /// In a forked child: what guests share with this process did not come along.
+    /// In a forked child: forgets the guests, for the memory they share with this process did not
+    /// come along.
     pub(crate) fn forsake(&mut self) {
         let guests = self.entries.values_mut().map(|entry| std::mem::take(&mut entry.guests));
         guests.for_each(std::mem::forget);
@@ -112,14 +114,14 @@ impl Spaces {
         }
     }
 
-    /// What was exposed by this key. Takes as long for a wrong secret as for the right one.
+    /// The exposure with this key. Takes as long for a wrong secret as for the right one.
     fn find(&mut self, claim: &Claim) -> Result<&mut Exposed, Refused> {
         let entry = self.entries.get_mut(&claim.id).ok_or(Refused::Unknown)?;
         if is_secret(entry.secret, claim.secret) { Ok(entry) } else { Err(Refused::Unknown) }
     }
 
-    /// Begins a copy of the agent's. Nobody is told that the exposure has ended before what is returned
-    /// is dropped.
+    /// Begins a copy by the agent. No peer is told that the exposure has ended before the returned
+    /// value is dropped.
     pub(crate) fn serve(
         &mut self,
         claim: &Claim,
@@ -134,7 +136,8 @@ impl Spaces {
 }
 
 impl Core {
-    /// Exposes addresses; what peers need for them, and what the word of the flag has to hold.
+    /// Exposes addresses. Returns the key that peers need for them, and the value that the flag's
+    /// word has to hold.
     pub(crate) fn expose(
         &mut self,
         addresses: Range<u64>,
@@ -158,7 +161,7 @@ impl Core {
 }
 
 impl Engine {
-    /// Tells a peer what is exposed by a key.
+    /// Tells a peer which memory is exposed by a key.
     pub(crate) fn tell_of_space(&mut self, id: PeerId, claim: &Claim) -> Answered {
         let Ok((peer, core)) = self.peer_mut(id) else {
             return Answered::Refused(Refused::Unknown);
@@ -179,7 +182,7 @@ impl Engine {
         Answered::Exposed(entry.answer(cma.err().map_or(0, |why| why.code()), exported))
     }
 
-    /// Tells a peer what is behind an address, and hands it over if it can be mapped.
+    /// Tells a peer which memory is behind an address, and hands it over if it can be mapped.
     pub(crate) fn translate_for(
         &mut self,
         id: PeerId,
@@ -218,7 +221,7 @@ impl Core {
         if writes && !extent.peers_may_write() || !peer.permissions.may(Path::Mapped) {
             return Ok(page);
         }
-        // What of the extent is exposed, from where it can be used.
+        // The exposed part of the extent, from where it can be used.
         let base = address - offset;
         let first = start.saturating_sub(base).next_multiple_of(ALIGN);
         let last = extent.bytes_max().min(end - base);
@@ -248,8 +251,8 @@ impl Core {
 }
 
 impl Engine {
-    /// Takes the word that says whether something is exposed, which its owner has handed over. `None`: it
-    /// cannot be mapped.
+    /// Maps the word that says whether an exposure stands, which its owner has handed over. Returns
+    /// `None` if it cannot be mapped.
     pub(crate) fn lend_flag(&mut self, id: PeerId, flag: Exported) -> Option<Loan> {
         let (peer, core) = self.peer_mut(id).ok()?;
         match core.await_extent(peer, flag.extent) {
@@ -262,7 +265,8 @@ impl Engine {
         }
     }
 
-    /// Takes what a peer's agent has handed over for one of our questions. `None`: it cannot be mapped.
+    /// Maps the memory that a peer's agent has handed over for one of our questions. Returns `None`
+    /// if it cannot be mapped.
     pub(crate) fn lend_translated(
         &mut self,
         id: PeerId,

@@ -1,4 +1,4 @@
-//! Who may connect.
+//! `Access`: the rule that says which processes may connect.
 
 use std::fmt;
 
@@ -9,13 +9,14 @@ use pinfold_sys::{
 
 use crate::{Error, Result};
 
-/// Who may connect to a listening endpoint: processes of the same user, and those named here.
+/// The rule for connecting to a listening endpoint. It admits processes of the same user, and those
+/// of the users and groups named here.
 ///
-/// What counts is the effective user and group, and the supplementary groups, that the peer's
-/// process had when it connected, as the kernel tells them. Root is a user like any other.
+/// The rule is applied to the effective user and group, and the supplementary groups, that the
+/// peer's process had when it connected, as the kernel reports them. Root is a user like any other.
 ///
-/// A user of another user namespace who is not mapped into this one shows as the kernel's
-/// overflow user, mostly 65534, "nobody": admitting that user admits all of those.
+/// A user of another user namespace that is not mapped into this one shows as the kernel's overflow
+/// user, mostly 65534, "nobody": admitting that user admits all of those.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Access {
     users: Vec<Named>,
@@ -25,9 +26,9 @@ pub struct Access {
 /// A user or group, by name or by number.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Who {
-    /// Looked up once, when the rule is made.
+    /// A name, looked up once, when the rule is made.
     Name(String),
-    /// Taken as it is.
+    /// A number, taken as it is.
     Id(u32),
 }
 
@@ -49,7 +50,7 @@ impl From<u32> for Who {
     }
 }
 
-/// As given, and the number it stands for if the system knows it.
+/// A user or group as given, and its number if the system knows it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Named {
     given: Who,
@@ -76,7 +77,7 @@ impl fmt::Display for Named {
 }
 
 impl Access {
-    /// Processes of this user, and no others. The default.
+    /// Admits processes of this user, and no others. The default.
     pub fn same_user() -> Access {
         Access::default()
     }
@@ -96,17 +97,17 @@ impl Access {
         self
     }
 
-    /// Whether anybody but this user may be admitted.
+    /// Returns whether any user other than this one may be admitted.
     pub(crate) fn admits_others(&self) -> bool {
         !self.users.is_empty() || !self.groups.is_empty()
     }
 
-    /// How many users and groups the rule names.
+    /// Number of users and of groups that the rule names.
     pub(crate) fn counts(&self) -> (u32, u32) {
         (self.users.len() as u32, self.groups.len() as u32)
     }
 
-    /// Fails if the rule names somebody unknown.
+    /// Fails if the rule names a user or group that the system does not know.
     pub(crate) fn check(&self) -> Result<()> {
         for (what, named) in [("user", &self.users), ("group", &self.groups)] {
             if let Some(unknown) = named.iter().find(|named| named.id.is_none()) {
@@ -122,8 +123,8 @@ impl Access {
         Ok(())
     }
 
-    /// Whether a process with these credentials and supplementary groups may connect to an
-    /// endpoint of user `own`; if not, what refused it and what to change.
+    /// Checks whether a process with these credentials and supplementary groups may connect to an
+    /// endpoint of user `own`. An error says why it may not, and what to change.
     pub(crate) fn admits(&self, own: u32, who: &Credentials, groups: &[u32]) -> Result<(), String> {
         let is_user = |named: &Named| named.id == Some(who.uid);
         let in_group =
@@ -139,7 +140,7 @@ impl Access {
     }
 }
 
-/// What the rule admits, in words.
+/// The rule in words.
 impl fmt::Display for Access {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("the same user")?;

@@ -1,15 +1,15 @@
-//! How an endpoint is called: `local:NAME` or `local:USER/NAME`.
+//! `Address`: the name of an endpoint, `local:NAME` or `local:USER/NAME`.
 
 use std::{fmt, str::FromStr};
 
 use crate::{Error, Result};
 
-/// The longest name, and the longest user, bytes.
+/// Length of the longest name, and of the longest user, bytes.
 const PART_MAX: usize = 64;
 
 /// The address of an endpoint on this host.
 ///
-/// `local:NAME` is an endpoint of this user, `local:USER/NAME` one of the named user, who may
+/// `local:NAME` is an endpoint of this user, `local:USER/NAME` one of the named user, which may
 /// also be given by number. A name is 1 to 64 characters out of `A-Z a-z 0-9 . _ -` and does not
 /// begin with a dot.
 ///
@@ -21,17 +21,18 @@ pub struct Address {
     name: String,
 }
 
-/// Begins the names of endpoints that are called by those who have come over a connection first.
+/// Prefix of the names under which peers that came over a connection first reach an endpoint.
 const SAME_HOST: &str = "beside-";
 
-/// Whether it is such a name, which only Pinfold gives.
+/// Returns whether `name` is such a name, which only Pinfold gives.
 pub(crate) fn is_same_host(name: &str) -> bool {
     let digit = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
     name.strip_prefix(SAME_HOST).is_some_and(|id| id.len() == 32 && id.bytes().all(digit))
 }
 
 impl Address {
-    /// Where endpoint `id` of this user is called by those who have come over a connection first.
+    /// The address under which peers that came over a connection first reach endpoint `id` of this
+    /// user.
     pub(crate) fn same_host(id: u128) -> Address {
         Address { user: None, name: format!("{SAME_HOST}{id:032x}") }
     }
@@ -41,7 +42,7 @@ impl Address {
         &self.name
     }
 
-    /// The number of the user whose endpoint it is, `own` if none is named.
+    /// The number of the user that the endpoint belongs to, `own` if none is named.
     pub(crate) fn owner(&self, own: u32) -> Result<u32> {
         let Some(user) = &self.user else { return Ok(own) };
         pinfold_sys::user::uid_of(user)

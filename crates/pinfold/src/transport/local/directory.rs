@@ -1,12 +1,13 @@
-//! Where the socket files are.
+//! `Directory`: the directories of the socket files.
 //!
-//! An endpoint for its own user listens in the first of these that can be used:
-//! `$PINFOLD_DIR`; `$XDG_RUNTIME_DIR/pinfold`; `/tmp/pinfold-UID`. Only that user can enter it.
-//! An endpoint that admits others listens in `/tmp/pinfold-UID.open`, or `$PINFOLD_DIR.open`,
-//! which others may pass through but neither list nor write.
+//! An endpoint for its own user listens in the first of these that can be used: `$PINFOLD_DIR`;
+//! `$XDG_RUNTIME_DIR/pinfold`; `/tmp/pinfold-UID`. Only that user can enter it. An endpoint that
+//! admits others listens in `/tmp/pinfold-UID.open`, or `$PINFOLD_DIR.open`, which others may pass
+//! through but neither list nor write.
 //!
-//! A directory is opened once without following links, checked by what was opened, and used by
-//! that descriptor alone, so what was checked is what is used, and a path of any length will do.
+//! A directory is opened once without following links, the open file is checked, and only that
+//! descriptor is used. So the directory that was checked is the one that is used, and a path of any
+//! length will do.
 
 use std::{
     env, io,
@@ -23,12 +24,12 @@ use rustix::{
 use super::{access::describe, address::Address};
 use crate::{Error, Result};
 
-/// Who may pass through a directory.
+/// Kind of a directory, by the users that may pass through it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// Its owner.
+    /// Its owner may pass.
     Private,
-    /// Everybody; only its owner lists and writes it.
+    /// Every user may pass; only its owner lists and writes it.
     Open,
 }
 
@@ -49,17 +50,17 @@ impl Kind {
     }
 }
 
-/// Who chose the name of a directory. Whatever has one of ours was made for Pinfold; one that was
-/// given may be anything, so nothing of it is changed, and nobody is told to change it.
+/// Origin of a directory's name. A directory with a name of ours was made for Pinfold; one with a
+/// given name may serve anything, so nothing of it is changed, and no message advises to change it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Origin {
-    /// Whoever set `$PINFOLD_DIR` or `$XDG_RUNTIME_DIR`.
+    /// The name is from `$PINFOLD_DIR` or `$XDG_RUNTIME_DIR`.
     Given,
-    /// This module.
+    /// The name is from this module.
     Ours,
 }
 
-/// A place where a name may be found.
+/// A directory in which a name may be found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Candidate {
     pub path: PathBuf,
@@ -69,13 +70,13 @@ pub(crate) struct Candidate {
 }
 
 impl Candidate {
-    /// The directory there: see [`Directory::open`].
+    /// Opens the directory: see [`Directory::open`].
     pub(crate) fn open(&self) -> Result<Option<Directory>> {
         Directory::open(&self.path, self.owner, self.kind, self.origin)
     }
 }
 
-/// What decides where the directories are: the environment, read once.
+/// The settings that decide where the directories are: the environment, read once.
 #[derive(Clone, Debug)]
 pub(crate) struct Places {
     /// `$PINFOLD_DIR`.
@@ -84,9 +85,9 @@ pub(crate) struct Places {
     pub runtime: Option<PathBuf>,
     /// `/run/user`, where the runtime directories of login sessions are.
     pub sessions: PathBuf,
-    /// `/tmp`, whatever `$TMPDIR` says: both sides have to agree on it.
+    /// `/tmp`, even if `$TMPDIR` names another: both sides have to agree on it.
     pub tmp: PathBuf,
-    /// This user.
+    /// The number of this user.
     pub uid: u32,
 }
 
@@ -102,11 +103,11 @@ impl Places {
         }
     }
 
-    /// Every place to look for an address, in order.
+    /// The directories to search for an address, in order.
     ///
-    /// Where `$PINFOLD_DIR` is set, this user's endpoints are only there. Otherwise every
-    /// directory this user may listen in is a candidate, whatever the environment says here, so
-    /// that shells with and without `$XDG_RUNTIME_DIR` find each other.
+    /// Where `$PINFOLD_DIR` is set, this user's endpoints are only there. Otherwise every directory
+    /// this user may listen in is a candidate, independently of the environment here, so that
+    /// shells with and without `$XDG_RUNTIME_DIR` find each other.
     pub(crate) fn candidates(&self, address: &Address) -> Result<Vec<Candidate>> {
         let owner = address.owner(self.uid)?;
         let mut all = Vec::new();
@@ -155,7 +156,8 @@ impl Places {
         make(&self.in_tmp(self.uid), Origin::Ours)
     }
 
-    /// A runtime directory that is missing or another user's, as after `su`, does not count.
+    /// Returns whether a runtime directory can be used: one that is missing or another user's, as
+    /// after `su`, cannot.
     fn is_usable(&self, runtime: &Path) -> bool {
         matches!(Directory::open(runtime, self.uid, Kind::Private, Origin::Given), Ok(Some(_)))
     }
@@ -166,24 +168,24 @@ impl Places {
 }
 
 fn opened(path: &Path) -> PathBuf {
-    // By components, so that a slash at the end does not count.
+    // The path is taken by components, so that a slash at the end does not count.
     let mut path = path.components().collect::<PathBuf>().into_os_string();
     path.push(".open");
     path.into()
 }
 
-/// Said of a directory that cannot be used and is not for Pinfold to change.
+/// Advice for a directory that cannot be used and that Pinfold must not change.
 const ELSEWHERE: &str = "set PINFOLD_DIR, for all programs that are to meet, to a directory of this \
                          user's alone, or to a path where there is nothing yet: Pinfold makes it";
 
-/// The longest path that a socket's address holds, bytes.
+/// Length of the longest path that a socket's address holds, bytes.
 const SOCKET_PATH_MAX: usize = 107;
 
 /// A directory that was found to be safe to use.
 #[derive(Debug)]
 pub(crate) struct Directory {
-    /// Opened with `O_PATH`: enough to pass through, which is all that others may. The owner's can be
-    /// opened for reading as well ([`Directory::open_up`]).
+    /// Opened with `O_PATH`: enough to pass through, which is all that others may. This user's own
+    /// can be opened for reading as well ([`Directory::open_up`]).
     fd: OwnedFd,
     path: PathBuf,
     origin: Origin,
@@ -193,7 +195,7 @@ impl Directory {
     /// Opens a directory of user `owner`; `None` if there is none.
     ///
     /// # Errors
-    /// [`Error::NotAllowed`] if it is a link or no directory, belongs to somebody else, or lets
+    /// [`Error::NotAllowed`] if it is a link or no directory, belongs to another user, or lets
     /// others do more than it should.
     pub(crate) fn open(
         path: &Path,
@@ -253,7 +255,7 @@ impl Directory {
             Ok(()) => true,
             Err(Errno::EXIST) => false,
             Err(errno) => {
-                // It may be there, and need not be made.
+                // The directory may be there, and need not be made.
                 if may_be_denied(errno)
                     && let Some(there) = Directory::open(path, owner, kind, origin)?
                 {
@@ -264,7 +266,7 @@ impl Directory {
         };
         let missing = || Error::os("openat", path.display().to_string(), Errno::NOENT);
         let directory = Directory::open(path, owner, kind, origin)?.ok_or_else(missing)?;
-        // The umask may have taken away what this user needs, or others to pass.
+        // The umask may have removed permissions that this user needs, or that others need to pass.
         let stat = fs::fstat(&directory.fd)
             .map_err(|errno| Error::os("fstat", directory.name(), errno))?;
         let mode = stat.st_mode & 0o777;
@@ -283,20 +285,21 @@ impl Directory {
         Ok(directory)
     }
 
-    /// A path that leads to `file` in this very directory, short enough for a socket's address
+    /// A path that leads to `file` in exactly this directory, short enough for a socket's address
     /// (107 bytes), valid while the directory is open.
     pub(crate) fn reach(&self, file: &str) -> PathBuf {
         let short = PathBuf::from(format!("/proc/self/fd/{}", self.fd.as_raw_fd()));
-        // Without /proc the long way must do. It leads to the same place: nobody else can
-        // rename what this user owns in a directory of his or in a sticky one.
+        // Without /proc the directory's own path must do. It leads to the same place: no other user
+        // can rename a file of this user in a directory that this user owns or in a sticky one.
         if short.symlink_metadata().is_ok() { short.join(file) } else { self.path.join(file) }
     }
 
     /// The directory's own path to `file`, without links, if it fits into a socket's address and
-    /// nobody but root and this user can have it lead anywhere else.
+    /// only root and this user can make it lead anywhere else.
     ///
-    /// The kernel shows the path by which a socket was bound to everybody (`/proc/net/unix`), and
-    /// `systemd-tmpfiles` takes a socket file whose path is not there for that of a dead process.
+    /// The kernel shows the path by which a socket was bound to all users (`/proc/net/unix`), and
+    /// `systemd-tmpfiles` takes a socket file for that of a dead process if its path is not listed
+    /// there.
     pub(crate) fn settled(&self, file: &str) -> Option<PathBuf> {
         let link = format!("/proc/self/fd/{}", self.fd.as_raw_fd());
         let path = std::fs::read_link(link).ok().filter(|path| path.is_absolute())?;
@@ -314,8 +317,8 @@ impl Directory {
         (fits && is_it && path.ancestors().skip(1).all(is_settled)).then(|| path.join(file))
     }
 
-    /// Opens this user's own directory for reading, by which it can be locked. Where that cannot be,
-    /// it stays as it is.
+    /// Opens this user's own directory for reading, so that it can be locked. Where that is
+    /// impossible, the directory stays as it is.
     pub(crate) fn open_up(mut self) -> Directory {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         if let Ok(fd) = fs::openat(&self.fd, ".", flags, Mode::empty()) {
@@ -324,23 +327,23 @@ impl Directory {
         self
     }
 
-    /// Locks the directory, shared with others, against `systemd-tmpfiles`, which leaves alone what is
-    /// in a directory that is locked. Whether that was done.
+    /// Takes a shared lock on the directory, against `systemd-tmpfiles`, which leaves alone the
+    /// files of a locked directory. Returns whether it is locked.
     pub(crate) fn hold(&self) -> bool {
         fs::flock(&self.fd, FlockOperation::NonBlockingLockShared).is_ok()
     }
 
-    /// Whether it has been removed.
+    /// Returns whether it has been removed.
     pub(crate) fn is_removed(&self) -> bool {
         fs::fstat(&self.fd).is_ok_and(|stat| stat.st_nlink == 0)
     }
 
-    /// Who chose its name.
+    /// The origin of its name.
     pub(crate) fn origin(&self) -> Origin {
         self.origin
     }
 
-    /// Where it was found, for messages.
+    /// The path at which it was found, for messages.
     pub(crate) fn name(&self) -> String {
         self.path.display().to_string()
     }
@@ -352,7 +355,7 @@ impl AsFd for Directory {
     }
 }
 
-/// A path as a shell takes it.
+/// A path, quoted as a shell takes it.
 pub(crate) fn quoted(path: &Path) -> String {
     let text = path.display().to_string();
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/._-+:@".contains(&byte);

@@ -1,15 +1,15 @@
-//! Processes whose memory had this one wait: none of them is copied from again, nor when it comes
-//! back.
+//! Processes whose memory made this one wait: none of them is copied from again, even if it
+//! connects again.
 
 use std::collections::VecDeque;
 
 use parking_lot::Mutex;
 use pinfold_sys::process;
 
-/// By number and by when they began: numbers are used again.
+/// The processes, by process id and start time: process ids are used again.
 static NOTED: Mutex<Noted> = Mutex::new(Noted(VecDeque::new()));
 
-/// As many are remembered; beyond those the first are forgotten.
+/// Number of processes that are remembered; beyond it the first are forgotten.
 const NOTED_MAX: usize = 256;
 
 struct Noted(VecDeque<(u32, u64)>);
@@ -23,20 +23,20 @@ impl Noted {
         self.0.push_front(process);
     }
 
-    /// When those with this number began.
+    /// Start times of the processes with this process id.
     fn began(&self, pid: u32) -> impl Iterator<Item = u64> {
         self.0.iter().filter(move |noted| noted.0 == pid).map(|noted| noted.1)
     }
 }
 
-/// Remembers a process that still lives.
+/// Remembers a process that is still alive.
 pub(crate) fn note(pid: u32) {
     if let Some(began) = process::began_ticks(pid) {
         NOTED.lock().note((pid, began));
     }
 }
 
-/// Whether this process is remembered.
+/// Returns whether this process is remembered.
 pub(crate) fn is_noted(pid: u32) -> bool {
     let mut noted = NOTED.lock().began(pid).collect::<Vec<_>>().into_iter().peekable();
     noted.peek().is_some()

@@ -1,9 +1,9 @@
-//! The greeting as a state machine: one side of it, moved on by whoever watches its socket.
+//! `Handshake`: the greeting as a state machine, one side of it, which is stepped by the code that
+//! watches its socket.
 //!
 //! Nothing here waits. A step takes the messages that have come, at most one for each state,
-//! answers them, and says how far it got; a peer that is silent runs into the deadline, and one
-//! that says anything but the right thing is cut off. The messages are in
-//! [`hello`](crate::wire::hello).
+//! answers them, and returns how far it got; a silent peer runs into the deadline, and a peer that
+//! sends anything unexpected is cut off. The messages are in [`hello`](crate::wire::hello).
 
 use std::{
     mem,
@@ -49,13 +49,13 @@ pub(super) use failure::exhausted;
 pub(crate) use outcome::{Established, Side};
 use packet::Packet;
 
-/// How long whoever connected has for its part of the greeting.
+/// Time that a connecting peer has for its part of the greeting.
 pub(crate) const PATIENCE_NS: u64 = 10_000_000_000;
 
-/// How often a full queue is tried again.
+/// Interval at which a full queue is tried again.
 const RETRY_NS: u64 = 1_000_000;
 
-/// What this endpoint tells its peers about itself.
+/// This endpoint's description of itself for its peers.
 #[derive(Clone, Debug)]
 pub(crate) struct Us {
     pub endpoint_id: [u8; 16],
@@ -64,7 +64,7 @@ pub(crate) struct Us {
     pub barrier_global: bool,
 }
 
-/// One side of a greeting under way.
+/// One side of a greeting in progress.
 #[derive(Debug)]
 pub(crate) struct Handshake {
     us: Us,
@@ -72,11 +72,11 @@ pub(crate) struct Handshake {
     /// Taken when the greeting succeeds.
     socket: Option<Socket>,
     who: Credentials,
-    /// From the kernel; `None` before Linux 6.5.
+    /// The pidfd from the kernel; `None` before Linux 6.5.
     pidfd: Option<OwnedFd>,
-    /// Found by the trial of paths.
+    /// The result of the trial of paths.
     presence: Option<Presence>,
-    /// Whether there is leave to go on with it only if the peer shows that it reaches this process.
+    /// True if the path may be used only if the peer shows that it reaches this process.
     on_condition: bool,
     address: Option<Address>,
     target: Target,
@@ -89,9 +89,9 @@ pub(crate) struct Handshake {
 enum State {
     /// Connecting: the listener's queue is full.
     Dialling { directory: Directory, owner: u32, retry_ns: u64 },
-    /// Accepting: whoever connected may not, and is told so without being heard.
+    /// Accepting: the peer may not connect, and is told so before it is heard.
     Refusing(Box<(Refuse, Error)>),
-    /// Accepting: nothing was said yet.
+    /// Accepting: the peer has sent nothing yet.
     AwaitHello,
     /// Connecting: Hello is sent.
     AwaitWelcome,
@@ -99,24 +99,24 @@ enum State {
     AwaitProof(Box<Half>),
     /// Connecting: Proof is sent.
     AwaitReady(Box<Half>),
-    /// It succeeded or failed.
+    /// The greeting has succeeded or failed.
     Over,
 }
 
-/// What is known half-way.
+/// State of a greeting half-way.
 #[derive(Debug)]
 struct Half {
     peer: Introduction,
     mapping: SharedMapping,
-    /// What we could do.
+    /// The results of our trial.
     ours: Proof,
-    /// What the peer could do, if it has said so yet.
+    /// The results of the peer's trial, if it has sent them yet.
     theirs: Option<Verdict>,
     pidfd: Option<OwnedFd>,
 }
 
 enum Moved {
-    /// Nothing has come.
+    /// No message has come.
     Waiting,
     On,
     Done(Box<Established>),
@@ -132,7 +132,7 @@ impl Handshake {
         self.socket.as_ref().expect("the greeting is over and its socket handed out").as_fd()
     }
 
-    /// When to take a step even if nothing came.
+    /// Time of the next step even if nothing comes.
     pub(crate) fn deadline_ns(&self) -> u64 {
         match self.state {
             State::Dialling { retry_ns, .. } => self.deadline_ns.min(retry_ns),
@@ -141,7 +141,7 @@ impl Handshake {
         }
     }
 
-    /// Goes on as far as what has come allows. `None` means that it is not over.
+    /// Takes the messages that have come. Returns `None` while the greeting is not over.
     ///
     /// # Errors
     /// The greeting failed, and so will every later step: refused ([`Error::NotAllowed`],
@@ -167,18 +167,18 @@ impl Handshake {
         }
     }
 
-    /// One state further, if what it waits for has come. An error leaves it over.
+    /// Goes one state further, if the message it waits for has come. An error ends the greeting.
     fn advance(&mut self, now_ns: u64) -> Result<Moved> {
         if let State::Dialling { retry_ns, .. } = self.state {
             if now_ns < retry_ns && now_ns < self.deadline_ns {
-                // A socket that is not connected always has news; let others go first.
+                // A socket that is not connected always has events; other threads go first.
                 std::thread::yield_now();
                 return Ok(Moved::Waiting);
             }
             return self.dial_again(now_ns);
         }
         if let State::Refusing(_) = self.state {
-            // A greeting left unread would reset the connection.
+            // A greeting that is left unread would reset the connection.
             let _ = self.receive(0);
             return match mem::replace(&mut self.state, State::Over) {
                 State::Refusing(refused) => Err(self.refuse(refused.0, refused.1)),
@@ -260,7 +260,7 @@ impl Handshake {
         Ok(Moved::On)
     }
 
-    /// Accepting: takes Proof, sends Ready, and is done.
+    /// Accepting: takes Proof, sends Ready, and ends.
     fn on_proof(&mut self, packet: Packet, mut half: Half) -> Result<Moved> {
         let (proof, on_ours) = hello::decode_proof(packet.bytes()).map_err(|why| self.bad(why))?;
         let theirs = self.target.judge(&proof);
@@ -271,7 +271,7 @@ impl Handshake {
         self.establish(half, &on_ours, Side::Accepting)
     }
 
-    /// Connecting: takes Ready, and is done.
+    /// Connecting: takes Ready, and ends.
     fn on_ready(&mut self, packet: &Packet, half: Half) -> Result<Moved> {
         if let Some(why) = hello::decode_refusal(packet.bytes()) {
             return Err(self.refused(why));
@@ -321,7 +321,7 @@ impl Handshake {
         SharedMapping::map(segment, SEGMENT_BYTES).map_err(|error| {
             match Errno::from_io_error(&error) {
                 Some(Errno::ACCESS) => self.misbehaved("its segment cannot be written"),
-                // What seals say, where no filter does.
+                // The error that seals cause, where no filter causes it.
                 Some(Errno::PERM) if trial::is_unfiltered() => {
                     self.misbehaved("its segment cannot be written")
                 }

@@ -1,13 +1,13 @@
-//! Listening under a name.
+//! `Listener`: listening under a name.
 //!
-//! Whoever binds or removes a name holds a lock on the directory's lock file meanwhile, so two
-//! endpoints never take one name, and a file whose owner was killed is removed only while nobody
+//! A process that binds or removes a name holds a lock on the directory's lock file meanwhile, so
+//! two endpoints never take one name, and a file of a killed owner is removed only while no process
 //! can be replacing it. The kernel drops the lock with its holder ([`claim`]).
 //!
-//! Names lie where temporary files are cleaned up by age. A listener shows by all that cleaners look
-//! at that its file is in use: the path it is bound by, the sticky bit, a lock on the directory, and
-//! times that are never old. Whoever removes the file all the same makes the endpoint unreachable,
-//! though its socket is as it was; so the listener looks after its file and makes another
+//! Names lie where temporary files are cleaned up by age. A listener shows that its file is in use
+//! by everything that cleaners check: the path it is bound by, the sticky bit, a lock on the
+//! directory, and times that are never old. If the file is removed all the same, the endpoint is
+//! unreachable, though its socket is as it was; so the listener checks its file and makes another
 //! ([`Listener::look_after`]).
 
 mod claim;
@@ -45,13 +45,13 @@ use crate::{
 /// Connections that may wait to be accepted; the kernel caps it at `net.core.somaxconn`.
 const BACKLOG: u32 = 4096;
 
-/// How long the lock is waited for. Its holders make a dozen system calls.
+/// Longest wait for the lock. Its holders make a dozen system calls.
 const LOCK_PATIENCE: Duration = Duration::from_secs(5);
 
-/// Between times at which files are made to look new. Cleaners by age know hours at the least.
+/// Interval at which files are made to look new. Cleaners by age know hours at the least.
 const TOUCH_NS: u64 = 1_800_000_000_000;
 
-/// A name that is being listened at.
+/// A name at which this endpoint listens.
 #[derive(Debug)]
 pub(crate) struct Listener {
     socket: Socket,
@@ -59,15 +59,15 @@ pub(crate) struct Listener {
     places: Places,
     kind: Kind,
     directory: Directory,
-    /// Whether the directory is locked.
+    /// True if the directory is locked.
     held: bool,
-    /// The socket file: device and inode.
+    /// Device and inode of the socket file.
     file: (u64, u64),
-    /// When the files were last made to look new.
+    /// Time at which the files were last made to look new.
     touched_ns: u64,
-    /// Whether another has the name.
+    /// True if another endpoint has taken the name.
     lost: bool,
-    /// Given up for a moment to answer whoever calls when there are no others left.
+    /// Closed for a moment to answer a caller when there are no other descriptors left.
     spare: Option<OwnedFd>,
     made_by: u32,
 }
@@ -76,8 +76,8 @@ impl Listener {
     /// Takes the name. The file of a killed owner is replaced, and those of others are swept.
     ///
     /// # Errors
-    /// [`Error::NameInUse`]; [`Error::NotAllowed`] if the directory is not safe, the rule names
-    /// somebody unknown or the address is another user's; [`Error::Os`].
+    /// [`Error::NameInUse`]; [`Error::NotAllowed`] if the directory is not safe, the rule names an
+    /// unknown user or group, or the address is another user's; [`Error::Os`].
     pub(crate) fn bind(address: &Address, access: &Access) -> Result<Listener> {
         Listener::bind_in(&Places::from_env(), address, access)
     }
@@ -112,7 +112,7 @@ impl Listener {
         })
     }
 
-    /// The next connection and who made it, if one is waiting.
+    /// The next connection and the credentials of the process that made it, if one is waiting.
     ///
     /// # Errors
     /// [`Error::Os`] if there are no descriptors left; the connection keeps waiting, or can be
@@ -134,7 +134,7 @@ impl Listener {
     }
 
     /// Tells the next caller that it cannot be accepted, `why` being that there are no descriptors
-    /// left. Whether it was told: other threads may be faster to take the one that this needs.
+    /// left. Returns whether it was told: another thread may take the descriptor that this needs.
     pub(crate) fn turn_away(&mut self, why: &Error) -> bool {
         let Error::Os { source, .. } = why else { return false };
         let Some(errno @ (Errno::MFILE | Errno::NFILE)) = Errno::from_io_error(source) else {
@@ -160,25 +160,25 @@ impl Listener {
         self.socket.as_fd()
     }
 
-    /// The name.
+    /// The address of the name.
     pub(crate) fn address(&self) -> &Address {
         &self.address
     }
 
-    /// Whether nobody can connect, since another endpoint has taken the name.
+    /// Returns whether the endpoint is unreachable because another has taken the name.
     pub(crate) fn is_lost(&self) -> bool {
         self.lost
     }
 
-    /// Whether its file lies where it was put. Two system calls.
+    /// Returns whether its file is still in place. Two system calls.
     pub(crate) fn is_in_place(&self) -> bool {
         identity(&self.directory, self.address.name()) == Ok(self.file)
             && !self.directory.is_removed()
     }
 
     /// Keeps the file from looking old, now and then, and makes another if it is gone, as after a
-    /// cleaner of temporary files. Then the socket is another as well, and the old one is returned:
-    /// nobody finds it any more. Two system calls if all is well.
+    /// cleaner of temporary files. Then the socket is another as well, and the old one, which no
+    /// peer finds any more, is returned. Two system calls if the file is in place.
     ///
     /// # Errors
     /// The file cannot be made again, for the time being; [`Error::NameLost`]: another endpoint has
@@ -192,7 +192,7 @@ impl Listener {
             }
             return Ok(None);
         }
-        // Whoever has the lock is not waited for, but looked for again.
+        // The lock is not waited for, but tried again at the next look.
         match take(&self.places, self.kind, &self.address, Duration::ZERO) {
             Ok((directory, socket, file)) => {
                 (self.directory, self.file) = (directory, file);
@@ -208,7 +208,7 @@ impl Listener {
         }
     }
 
-    /// Gives the files the time that it is.
+    /// Sets the files' times to the present.
     fn touch(&mut self) {
         // A cleaner may have had the directory locked.
         self.held = self.held || self.directory.hold();
@@ -228,7 +228,8 @@ fn take(
     patience: Duration,
 ) -> Result<(Directory, Socket, (u64, u64))> {
     let directory = places.listening(kind)?.open_up();
-    // From now on, so that the lock file is not removed while it is locked.
+    // The lock on the directory is held from now on, so that the lock file is not removed while it
+    // is locked.
     directory.hold();
     let _lock = Lock::take(&directory, patience)?;
     sweep(&directory, address.name());
@@ -237,10 +238,10 @@ fn take(
     }
     let on = || format!("{}/{}", directory.name(), address.name());
     let socket = listen(&directory, address.name()).map_err(Error::failed(on()))?;
-    // The sticky bit says of a file that it is not to be removed by its age (XDG base directories).
+    // The sticky bit of a file says that it must not be removed by its age (XDG base directories).
     let mode = Mode::from_raw_mode(if kind == Kind::Open { 0o1666 } else { 0o1600 });
     let changed = fs::chmodat(&directory, address.name(), mode, AtFlags::empty());
-    // A private directory keeps others out, whatever mode the umask has left to the file.
+    // A private directory keeps other users out, with any mode that the umask has left to the file.
     if let Err(errno) = changed
         && !(kind == Kind::Private && may_be_denied(errno))
     {
@@ -251,11 +252,11 @@ fn take(
     Ok((directory, socket, file))
 }
 
-/// Makes the socket file, by the path that everybody knows it by, where that is safe.
+/// Makes the socket file, by the path by which all processes know it, where that is safe.
 fn listen(directory: &Directory, name: &str) -> Result<Socket, Failed> {
     match directory.settled(name).map(|path| seqpacket::bind_listen(&path, BACKLOG)) {
         Some(Ok(socket)) if identity(directory, name).is_ok() => return Ok(socket),
-        // The file is made.
+        // The file exists: only listening failed.
         Some(Err(failed)) if failed.call == "listen" => return Err(failed),
         _ => {}
     }
@@ -268,7 +269,7 @@ impl Drop for Listener {
         if self.made_by != std::process::id() {
             return;
         }
-        // If the lock cannot be had the file stays, as after a kill, and is swept later.
+        // If the lock cannot be taken the file stays, as after a kill, and is swept later.
         let Ok(_lock) = Lock::take(&self.directory, LOCK_PATIENCE) else { return };
         if identity(&self.directory, self.address.name()) == Ok(self.file) {
             let _ = fs::unlinkat(&self.directory, self.address.name(), AtFlags::empty());
@@ -276,14 +277,14 @@ impl Drop for Listener {
     }
 }
 
-/// Tells a caller, that is not listened to, why.
+/// Tells a caller that is not accepted the reason.
 fn refuse(caller: &Socket, why: &Refuse) {
-    // What it has said already would reset the connection if it were left unread.
+    // A message that the caller has sent already would reset the connection if it were left unread.
     let _ = seqpacket::recv(caller, &mut [0; hello::MESSAGE_MAX], 0);
     let _ = seqpacket::send(caller, &hello::encode_refuse(why), &[]);
 }
 
-/// A descriptor of no use but to be closed. Without one, callers wait instead of being told.
+/// A descriptor that serves only to be closed. Without one, callers wait instead of being told.
 fn spare(directory: &Directory) -> Option<OwnedFd> {
     fcntl_dupfd_cloexec(directory, 0).ok()
 }

@@ -1,11 +1,11 @@
-//! The trial of paths: what this pair of processes can do with each other's memory is found out
-//! by doing it.
+//! The trial of paths: this pair of processes finds out by trying whether each can use the other's
+//! memory.
 //!
-//! Each side holds a nonce for the other to read and scratch for the other to write, and tells
-//! where they are. Behind the nonce lies a mark that was also sent over the socket: who reads the
-//! mark knows that the process id leads to the peer and not to a stranger who got the same id,
-//! and that the peer still waits; and only then writes. All three lie in one of the [`SLOTS`],
-//! where a write that comes too late does no harm.
+//! Each side holds a nonce for the other to read and scratch for the other to write, and sends
+//! their addresses. Behind the nonce lies a mark that was also sent over the socket: a side that
+//! reads the mark knows that the process id belongs to the peer and not to a stranger that got the
+//! same id, and that the peer still waits; only then does it write. All three lie in one of the
+//! [`SLOTS`], where a write that comes too late does no harm.
 #![allow(unsafe_code)]
 // Invariant: within this process the trial writes nothing but scratch of `SLOTS`, which others
 // may write at any time.
@@ -29,11 +29,11 @@ use crate::{
     wire::hello::{Proof, Verdict},
 };
 
-/// A nonce and the mark behind it.
+/// Length of a nonce and the mark behind it.
 const SECRET_BYTES: usize = 32;
 const TOKEN_BYTES: usize = 16;
 
-/// What the peer is to read and to write.
+/// The words that the peer has to read and to write.
 #[derive(Debug)]
 pub(crate) struct Target(Lease);
 
@@ -46,27 +46,27 @@ impl Target {
         Ok(Target(SLOTS.take(nonce()?, nonce()?)))
     }
 
-    /// For a greeting that fails anyway.
+    /// Words of zeros, for a greeting that fails anyway.
     pub(crate) fn blank() -> Target {
         Target(SLOTS.take([0; 16], [0; 16]))
     }
 
-    /// Where the nonce lies, followed by the mark.
+    /// The address of the nonce, followed by the mark.
     pub(crate) fn nonce_addr(&self) -> u64 {
         self.0.nonce_addr()
     }
 
-    /// Where the peer may write 16 bytes.
+    /// The address of the 16 bytes that the peer may write.
     pub(crate) fn scratch_addr(&self) -> u64 {
         self.0.scratch_addr()
     }
 
-    /// What lies behind the nonce.
+    /// The mark behind the nonce.
     pub(crate) fn mark(&self) -> [u8; 16] {
         self.0.mark()
     }
 
-    /// Whether the peer did what it says.
+    /// Checks the peer's proof against the words.
     pub(crate) fn judge(&self, proof: &Proof) -> Verdict {
         let right = |is: bool| if is { Ok(()) } else { Err(Refusal::WrongProcess) };
         Verdict {
@@ -76,7 +76,7 @@ impl Target {
     }
 }
 
-/// The peer as the trial sees it.
+/// The peer that is tried.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Subject<'a> {
     /// Its process id as the kernel tells it; 0 in another process-id namespace.
@@ -85,23 +85,24 @@ pub(crate) struct Subject<'a> {
     pub uid: u32,
     /// A pidfd that came from the kernel and not from the peer.
     pub pidfd: Option<BorrowedFd<'a>>,
-    /// Where it says its nonce is.
+    /// The address of its nonce, as it says.
     pub nonce_addr: u64,
-    /// Where it says its scratch is.
+    /// The address of its scratch, as it says.
     pub scratch_addr: u64,
-    /// What it says lies behind its nonce.
+    /// The mark behind its nonce, as it says.
     pub mark: [u8; 16],
-    /// Whether it has shown that it reads this process's memory, or writes it; `None` if it is to do so yet.
+    /// True if it has shown that it reads this process's memory, or writes it; `None` if it has yet
+    /// to do so.
     pub reaches_us: Option<bool>,
 }
 
-/// What came of the trial.
+/// The results of the trial.
 #[derive(Debug)]
 pub(crate) struct Tried {
     pub proof: Proof,
-    /// What can be asked whether memory of the peer is there, if there is any use for it.
+    /// Tells whether memory of the peer is present, if that is of any use.
     pub presence: Option<Presence>,
-    /// Whether there is leave to go on only if the peer shows that it reaches this process.
+    /// True if the path may be used only if the peer shows that it reaches this process.
     pub on_condition: bool,
 }
 
@@ -123,13 +124,13 @@ pub(crate) fn attempt(peer: &Subject<'_>) -> Tried {
     if peer.pid == 0 {
         return neither(denied(Errno::SRCH));
     }
-    // Memory that somebody else is to provide first would have to be waited for.
+    // A copy would have to wait for memory that another process has to provide first.
     let presence = match Presence::of(peer.pid) {
         Ok(presence) => presence,
         Err(error) => return neither(denied(errno_of(&error))),
     };
-    // A page that is there when it is looked for may be gone when it is copied, and the copy waits for
-    // it. Whoever could stop this process by a signal gains nothing by that.
+    // A page that is present at a look may be gone at the copy, which waits for it then. A peer
+    // that could stop this process by a signal gains nothing by that.
     let stopping = stopping::of(peer.pid);
     if stopping == Stopping::Cannot {
         return neither(Refusal::Confined);
@@ -299,7 +300,7 @@ mod tests {
         let other = attempt(&Subject { uid: here.uid + 1, ..here });
         assert_eq!(other.read, Err(denied(Errno::PERM)));
         assert_eq!(attempt(&Subject { pid: 0, ..here }).write, Err(denied(Errno::SRCH)));
-        // New memory, of which nothing was touched yet.
+        // The page is new, and was not touched yet.
         let (rights, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE);
         // SAFETY: a new mapping, which stays.
         let page = unsafe { mmap_anonymous(std::ptr::null_mut(), 4096, rights, flags) }.unwrap();

@@ -1,10 +1,11 @@
-//! The words of this process that peers read and write during the trial of paths.
+//! `Slots`: the words of this process that peers read and write during the trial of paths.
 //!
-//! A peer that is slow may do so long after this side has given the greeting up, for no call to
-//! the kernel can be taken back. So these words are never anything else: they lie in pages that
-//! are never freed, each slot serves one greeting at a time, and one given back rests while the
-//! others have their turn. Giving it back wipes the mark, without which an honest peer writes
-//! nothing. Nothing is locked, so that a child forked at any moment can go on with its own copy.
+//! A slow peer may use them long after this side has given the greeting up, for a system call that
+//! has begun cannot be taken back. So these words are never used for anything else: they lie in
+//! pages that are never freed, each slot serves one greeting at a time, and a slot that was given
+//! back rests while the others have their turn. Giving it back wipes the mark, without which an
+//! honest peer writes nothing. Nothing is locked, so that a child forked at any moment can go on
+//! with its own copy.
 #![allow(unsafe_code)]
 // Invariant: a page that was published stays where it is, and stays pages of slots, until the
 // process ends. All words of a slot are atomic, since others write them at any time.
@@ -17,7 +18,7 @@ use std::{
     sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering},
 };
 
-/// With the link to the next page they fill a page of memory.
+/// Number of slots that fill a page of memory, together with the link to the next page.
 const SLOTS_A_PAGE: usize = 63;
 
 /// 16 bytes that others may touch.
@@ -29,7 +30,7 @@ impl Words {
     fn get(&self) -> [u8; 16] {
         let mut bytes = [0; 16];
         for (half, word) in bytes.as_chunks_mut().0.iter_mut().zip(&self.0) {
-            // Pairs with nothing in this process: the message that makes us look was sent after
+            // Pairs with no store in this process: the message that causes this read was sent after
             // the peer's write.
             *half = word.load(Ordering::Acquire).to_ne_bytes();
         }
@@ -47,30 +48,30 @@ impl Words {
     }
 }
 
-/// What one greeting shows its peer.
+/// The words that one greeting shows to its peer.
 #[derive(Debug, Default)]
 #[repr(C, align(64))]
 pub(crate) struct Slot {
     nonce: Words,
-    // A peer reads both at once.
+    // A peer reads the nonce and the mark at once.
     mark: Words,
     scratch: Words,
-    /// Whether a greeting has it. Acquired by the next one, released by the last.
+    /// True while a greeting has it. Acquired by the next one, released by the last.
     taken: AtomicBool,
 }
 
 impl Slot {
-    /// What the peer is to read.
+    /// The nonce that the peer has to read.
     pub(crate) fn nonce(&self) -> [u8; 16] {
         self.nonce.get()
     }
 
-    /// What lies behind it.
+    /// The mark behind the nonce.
     pub(crate) fn mark(&self) -> [u8; 16] {
         self.mark.get()
     }
 
-    /// What the peer has written.
+    /// The bytes that the peer has written.
     pub(crate) fn scratch(&self) -> [u8; 16] {
         self.scratch.get()
     }
@@ -110,22 +111,22 @@ impl Deref for Lease {
 
 impl Drop for Lease {
     fn drop(&mut self) {
-        // First of all, so that whoever looks from now on writes nothing.
+        // The mark goes first, so that a peer that reads it from now on writes nothing.
         self.0.mark.set([0; 16]);
         self.0.nonce.set([0; 16]);
         self.0.taken.store(false, Ordering::Release);
     }
 }
 
-/// Slots, as many as are ever needed at a time.
+/// The slots: as many as are ever needed at a time.
 pub(crate) struct Slots {
     /// The page made last; null or leaked. Released with the page's contents.
     newest: AtomicPtr<Page>,
-    /// Where to look first. No more than advice: it lets slots rest.
+    /// Index at which a search begins. A hint only: it lets slots rest.
     next: AtomicUsize,
 }
 
-/// Those of this process.
+/// The slots of this process.
 pub(crate) static SLOTS: Slots = Slots::new();
 
 impl Slots {
@@ -133,8 +134,8 @@ impl Slots {
         Slots { newest: AtomicPtr::new(ptr::null_mut()), next: AtomicUsize::new(0) }
     }
 
-    /// Takes a slot. Nobody has written its scratch yet, but for a peer of an earlier greeting
-    /// that was about to when that was given up.
+    /// Takes a slot. Its scratch has not been written yet, except by a peer of an earlier greeting
+    /// that was about to write when the greeting was given up.
     pub(crate) fn take(&self, nonce: [u8; 16], mark: [u8; 16]) -> Lease {
         let slot = loop {
             match self.find_free() {
@@ -148,7 +149,7 @@ impl Slots {
         Lease(slot)
     }
 
-    /// Whether the 16 bytes at `addr` are a scratch of this process, now and for ever.
+    /// Returns whether the 16 bytes at `addr` are a scratch of this process, now and for ever.
     pub(crate) fn has_scratch_at(&self, addr: u64) -> bool {
         self.all().any(|slot| slot.scratch_addr() == addr)
     }
@@ -156,7 +157,7 @@ impl Slots {
     fn all(&self) -> impl Iterator<Item = &'static Slot> {
         // SAFETY: null, or a page that was made by `grow` and is never freed or moved again. Its
         // plain part was written before it was published, which this load acquires; the rest is
-        // atomic. Nobody holds a mutable reference to a published page.
+        // atomic. No mutable reference to a published page exists.
         let newest: Option<&'static Page> = unsafe { self.newest.load(Ordering::Acquire).as_ref() };
         iter::successors(newest, |page| page.older).flat_map(|page| &page.slots)
     }
@@ -175,9 +176,9 @@ impl Slots {
     }
 
     fn grow(&self) {
-        // Made where it stays: it is too long for a stack.
+        // The page is made where it stays: it is too long for a stack.
         let layout = Layout::new::<Page>();
-        // SAFETY: it has a size. Zero is what slots are at first, and no link.
+        // SAFETY: the layout's size is not 0. Zeros are valid slots, and no link.
         let page = unsafe { alloc_zeroed(layout) }.cast::<Page>();
         if page.is_null() {
             handle_alloc_error(layout);
@@ -229,7 +230,7 @@ mod tests {
         let (slot, addr) = (lease.0, lease.scratch_addr());
         drop(lease);
         assert_eq!((slot.nonce(), slot.mark()), ([0; 16], [0; 16]));
-        // A peer that is late.
+        // A late peer writes.
         slot.scratch.set([7; 16]);
         for _ in 2..SLOTS_A_PAGE {
             assert_ne!(slots.take([3; 16], [4; 16]).scratch_addr(), addr);

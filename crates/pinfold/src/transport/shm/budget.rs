@@ -1,11 +1,11 @@
-//! A hard limit on bytes.
+//! `Budget`: a hard limit on bytes.
 
-/// Bytes that may be taken, and how many are. Never more than the limit.
+/// A limit on bytes, and the bytes taken so far. Never more than the limit are taken.
 #[derive(Debug)]
 pub(crate) struct Budget {
     limit: usize,
     used: usize,
-    /// Whether something was refused since last asked.
+    /// True if something was refused since it was last asked.
     refused: bool,
 }
 
@@ -31,7 +31,7 @@ impl Budget {
         self.used = self.used.saturating_sub(bytes);
     }
 
-    /// Whether the limit refused something since this was last asked.
+    /// Returns whether the limit refused something since the last call.
     pub(crate) fn was_short(&mut self) -> bool {
         std::mem::take(&mut self.refused)
     }

@@ -1,32 +1,32 @@
-//! The producer's account of a direction's bulk bytes: which are free.
+//! `Bulk`: the producer's account of a direction's bulk bytes, and which of them are free.
 //!
 //! The bytes form a ring of their own. A piece is one contiguous range; it is free again when the
 //! consumer has gone past the descriptor that named it, so the descriptor cursor is the only one
 //! there is. All of this is private to the producer: the consumer only ever sees ranges.
 //!
-//! Plain state, no I/O: growing means that the caller made more bytes usable.
+//! Plain state, no I/O: before it grows, the caller makes more bytes usable.
 
 use std::collections::VecDeque;
 
 use crate::wire::{descriptor::Piece, layout::LINE};
 
-/// Bytes in use while the consumer keeps up, for pieces of up to [`HOT_PIECE_MAX`]: so few that their
-/// lines stay in the first-level caches of both sides, which moves twice as many bytes a second as any
-/// larger number does.
+/// Bytes in use while the consumer keeps up, for pieces of up to [`HOT_PIECE_MAX`]: few enough that
+/// their lines stay in the first-level caches of both sides, which moves twice as many bytes a
+/// second as any larger number does.
 pub(crate) const HOT_BYTES: u32 = 8 << 10;
 
-/// The longest of these, bytes.
+/// Length of the longest of these pieces, bytes.
 const HOT_PIECE_MAX: u32 = 4 << 10;
 
-/// The same for longer pieces that are copied within the caches: so many that neither side waits for
+/// The same for longer pieces that are copied within the caches: enough that neither side waits for
 /// the other at each piece, and few enough for the second-level caches.
 pub(crate) const WARM_BYTES: u32 = 64 << 10;
 
-/// The longest of these, bytes.
+/// Length of the longest of these pieces, bytes.
 const WARM_PIECE_MAX: u32 = 8 << 10;
 
-/// The bytes in which a piece of `len` goes round while the consumer keeps up; `None` for one that is
-/// worth being written past the caches, and goes round in all there are.
+/// Bytes in which pieces of `len` bytes go round while the consumer keeps up; `None` for a piece
+/// that is worth being written past the caches: those go round in all bulk bytes.
 pub(crate) const fn lap_bytes(len: u32) -> Option<u32> {
     if len <= HOT_PIECE_MAX {
         Some(HOT_BYTES)
@@ -41,7 +41,7 @@ pub(crate) const fn lap_bytes(len: u32) -> Option<u32> {
 struct Lent {
     /// The descriptor's number.
     number: u64,
-    /// Bytes, with what was skipped before the range.
+    /// Bytes, including those skipped before the range.
     bytes: u32,
 }
 
@@ -54,17 +54,17 @@ pub(crate) struct Bulk {
     size: u32,
     head: u32,
     used: u32,
-    /// Whether the next lap may be wide, too.
+    /// True if the next lap may be wide, too.
     wide: bool,
     lent: VecDeque<Lent>,
 }
 
-/// With no more laps than this in flight a wide one is not followed by another unasked: the consumer
-/// is about to catch up.
+/// Number of laps in flight up to which a wide lap is not followed by another unless asked for: the
+/// consumer is about to catch up.
 const FEW_LAPS: u32 = 4;
 
 impl Bulk {
-    /// Nothing usable yet.
+    /// Creates an account with no bytes usable yet.
     pub(crate) const fn new() -> Bulk {
         Bulk { size: 0, head: 0, used: 0, wide: false, lent: VecDeque::new() }
     }
@@ -74,7 +74,7 @@ impl Bulk {
         self.size
     }
 
-    /// Whether nothing is lent.
+    /// Returns whether nothing is lent.
     pub(crate) fn is_empty(&self) -> bool {
         self.used == 0
     }
@@ -90,12 +90,12 @@ impl Bulk {
         true
     }
 
-    /// The consumer did not catch up: the next lap may be wide as well.
+    /// Lets the next lap be wide as well: the consumer did not catch up.
     pub(crate) fn stay_wide(&mut self) {
         self.wide = true;
     }
 
-    /// Forgets all but `size` bytes. Only when empty.
+    /// Gives up all but `size` bytes. Only when empty.
     pub(crate) fn shrink(&mut self, size: u32) {
         debug_assert!(self.is_empty() && size <= self.size);
         self.size = size;
@@ -122,7 +122,7 @@ impl Bulk {
     pub(crate) fn lend(&mut self, len: u32, number: u64) -> Option<Piece> {
         let len_lines = len.checked_next_multiple_of(LINE as u32)?;
         let lap = lap_bytes(len);
-        // An empty ring restarts at 0, and small: with the lines most likely still in the caches.
+        // An empty ring restarts at 0, and small: its lines are most likely still in the caches.
         if self.used == 0 {
             self.head = 0;
             if let Some(lap) = lap {

@@ -1,4 +1,4 @@
-//! Sharing one copy between both sides: who copies which chunk.
+//! Claims: both sides copy one message, and a shared word says which side copies which chunk.
 //!
 //! A message in the sender's memory is read by the receiver from the front and written by the
 //! sender from the back, each claiming a chunk at a time in one shared word, until they meet. A
@@ -23,12 +23,12 @@ const COUNT_MASK: u64 = (1 << COUNT_BITS) - 1;
 
 const _: () = assert!(CHUNKS_MAX == COUNT_MASK);
 
-/// Which end of the message a side works on.
+/// End of the message at which a side works.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum End {
-    /// The receiver's.
+    /// The receiver's end.
     Front,
-    /// The sender's.
+    /// The sender's end.
     Back,
 }
 
@@ -37,9 +37,9 @@ pub(crate) fn open(word: &AtomicU64, generation: u16) {
     word.store((generation as u64) << (2 * COUNT_BITS), Ordering::Release);
 }
 
-/// Claims one chunk of `chunks`. `Some(k)`: the k-th from that end is the caller's.
+/// Claims one chunk of `chunks`. `Some(k)` says that the k-th from that end is the caller's.
 ///
-/// `None`: all are claimed, or the word is about another transfer.
+/// Returns `None` if all are claimed, or the word is about another transfer.
 pub(crate) fn take(word: &AtomicU64, generation: u16, chunks: u64, end: End) -> Option<u64> {
     let mut seen = word.load(Ordering::Relaxed);
     loop {
@@ -61,7 +61,8 @@ pub(crate) fn take(word: &AtomicU64, generation: u16, chunks: u64, end: End) -> 
     }
 }
 
-/// Ends transfer `generation`: nothing more can be claimed. Returns what the sender had claimed.
+/// Ends transfer `generation`: nothing more can be claimed. Returns the number of chunks that the
+/// sender had claimed.
 pub(crate) fn close(word: &AtomicU64, generation: u16) -> u64 {
     let last =
         word.swap((generation.wrapping_add(1) as u64) << (2 * COUNT_BITS), Ordering::Relaxed);

@@ -1,13 +1,14 @@
 #![allow(unsafe_code)]
-//! Copies into and out of a lane's bulk bytes, and what its two ends tell each other of them.
+//! Copies into and out of a lane's bulk bytes, and the times that its two ends exchange about them.
 //!
-//! **Invariant.** Nothing but the bytes named is read or written. What the other side says about time
-//! is not trusted with more than the choice of an algorithm.
+//! **Invariant.** Only the bytes named are read or written. The times from the other side are
+//! trusted with no more than the choice of an algorithm.
 //!
-//! How fast a piece comes out of the ring depends on how it went in: between cores that share a cache
-//! plain stores leave it there; between cores that are far apart streaming stores spare both sides the
-//! way through the other's cache. So the site of the sending end learns from both times. The sender
-//! gives some of its pieces a sample number; the receiver answers with what taking that one out took.
+//! How fast a piece comes out of the ring depends on how it went in: between cores that share a
+//! cache plain stores leave it there; between cores that are far apart streaming stores spare both
+//! sides the way through the other's cache. So the sending end's copy site learns from both times.
+//! The sender gives some of its pieces a sample number; the receiver answers with the time that
+//! taking that piece out took.
 
 use std::sync::Arc;
 
@@ -24,7 +25,7 @@ use crate::{
     },
 };
 
-/// A copy by another core's or the kernel's clock is not believed to take longer, ns.
+/// Longest time that is believed of a copy, as another core or the kernel measures it, ns.
 const NS_MAX: u64 = 1 << 30;
 
 /// The sending end's copies into the ring.
@@ -42,11 +43,11 @@ pub(crate) struct CopyIn {
 struct Open {
     number: u8,
     done: Done,
-    /// Copies since.
+    /// Number of copies since.
     age: u32,
 }
 
-/// After so many copies an answer is no longer expected: more than a ring has room for.
+/// Number of copies after which an answer is no longer expected: more than a ring has room for.
 const AGE_MAX: u32 = 1024;
 
 impl CopyIn {
@@ -56,7 +57,7 @@ impl CopyIn {
         CopyIn { copier, segment: Arc::clone(segment), way, last: 0, open }
     }
 
-    /// Copies `len` bytes in. What the piece has for a sample number.
+    /// Copies `len` bytes in. Returns the sample number of the piece, 0 if it has none.
     ///
     /// # Safety
     /// As for [`Copier::copy`].
@@ -65,7 +66,7 @@ impl CopyIn {
         if self.open.iter().any(Option::is_some) {
             self.hear();
             if self.open[self.next() as usize % SAMPLES].is_some() {
-                // A sample that cannot be asked about would be lost, and a try of an algorithm with it.
+                // A sample without a free number would be lost, and a try of an algorithm with it.
                 // SAFETY: as the caller promised.
                 unsafe { self.copier.copy_untimed(from, to, len) };
                 return 0;
@@ -78,7 +79,8 @@ impl CopyIn {
         }
     }
 
-    /// Copies a part of a piece in. No times are compared: the receiver's would be those of the whole.
+    /// Copies a part of a piece in. No times are compared: the receiver's would be that of the
+    /// whole piece.
     ///
     /// # Safety
     /// As for [`Copier::copy`].
@@ -88,7 +90,8 @@ impl CopyIn {
         unsafe { self.copier.copy_untimed(from, to, len) };
     }
 
-    /// Whether no other algorithm than the one in use is just tried for pieces of `len` bytes.
+    /// Returns whether no algorithm other than the one in use is being tried for pieces of `len`
+    /// bytes.
     pub(super) fn is_settled(&self, len: usize) -> bool {
         let using = self.copier.using(len);
         let is_try = |open: &Open| Some(open.done.algorithm) != self.copier.using(open.done.bytes);
@@ -100,14 +103,14 @@ impl CopyIn {
         if self.last + 1 < FRAGMENT_SAMPLES_FROM { self.last + 1 } else { 1 }
     }
 
-    /// A number for a sample.
+    /// Opens a sample and returns its number.
     fn ask(&mut self, done: Done) -> u8 {
         self.last = self.next();
         self.open[self.last as usize % SAMPLES] = Some(Open { number: self.last, done, age: 0 });
         self.last
     }
 
-    /// Hears what the receiver has said.
+    /// Takes the receiver's answers.
     #[cold]
     fn hear(&mut self) {
         for place in &mut self.open {
@@ -178,7 +181,7 @@ mod tests {
         (into, CopyOut::new(&segment, way, &tally), segment, tally)
     }
 
-    /// What was copied at the sending end by algorithms that store so.
+    /// Bytes copied at the sending end by algorithms with these stores.
     fn copied(tally: &Tally, stores: Stores) -> u64 {
         let (all, streamed) = tally.copied_bytes();
         if stores == Stores::Streaming { streamed } else { all - streamed }
@@ -209,7 +212,7 @@ mod tests {
         assert_eq!(tally.copied_bytes().0, 2 * 64 * LEN as u64);
     }
 
-    /// Nothing is asked of the reader that it will not answer, and nothing is learnt.
+    /// The reader is asked nothing that it will not answer, and nothing is learnt.
     #[test]
     fn parts_are_not_timed() {
         let (mut into, _, _, tally) = ends();
@@ -234,7 +237,7 @@ mod tests {
         assert!(numbers.windows(2).all(|pair| pair[0] != pair[1]));
     }
 
-    /// Of a reader that is many pieces behind all that is asked is heard in the end.
+    /// A reader that is many pieces behind answers all samples in the end.
     #[test]
     fn a_reader_that_lags_loses_no_sample() {
         const LAG: usize = 10;
@@ -242,7 +245,7 @@ mod tests {
         let (from, mut ring, mut to) = (vec![7u8; LEN], vec![0u8; LEN], vec![0u8; LEN]);
         let mut behind = std::collections::VecDeque::new();
         let (mut asked, mut heard) = (0, 0);
-        // How many of them are asked about goes by what they take.
+        // The number of pieces that are samples depends on the times they take.
         for _ in 0..100_000 {
             if asked == 40 {
                 break;
@@ -285,7 +288,7 @@ mod tests {
         );
     }
 
-    /// The algorithm that its reader is slow after goes out of use, whichever it is.
+    /// The algorithm that the reader is slow after goes out of use, whichever it is.
     #[test]
     fn what_the_reader_says_decides() {
         if !copy_streams() {
@@ -302,7 +305,7 @@ mod tests {
                 let streams = copied(&tally, Stores::Streaming) > streamed;
                 let is_slow = streams == (slow == Stores::Streaming);
                 if sample != 0 {
-                    // Seconds, or nothing: beyond any doubt about what copying in took.
+                    // Seconds, or nothing: far from any time that copying in took.
                     let ns = if is_slow { NS_MAX } else { 1 };
                     let word = sample::answer(sample, ns);
                     segment.word64(into.way.sample_at(sample)).store(word, Ordering::Relaxed);
@@ -316,7 +319,7 @@ mod tests {
         }
     }
 
-    /// Whether the plan of this process leaves a choice.
+    /// Returns whether the plan of this process leaves a choice.
     fn copy_streams() -> bool {
         use crate::copy::{Block, plan};
         let block = Block { len: LEN, reader: Reader::OtherCore, ..Block::default() };
@@ -331,7 +334,7 @@ mod tests {
         let (from, mut ring, mut to) = (vec![9u8; LEN], vec![0u8; LEN], vec![0u8; LEN]);
         for turn in 0..2000u64 {
             for index in 0..SAMPLES as u8 {
-                // A number that was asked for or not, and any time.
+                // The sample number may be one that was asked for or not, and the time may be any.
                 let word = turn.wrapping_mul(0x9E37_79B9_7F4A_7C15).rotate_left(u32::from(index));
                 segment.word64(into.way.sample_at(index)).store(word, Ordering::Relaxed);
             }

@@ -1,10 +1,11 @@
-//! How long messages are cut, and so how the ring is used.
+//! `FragmentSizes`: how long messages are cut into pieces, and so how the ring is used.
 //!
-//! Short pieces go round in few bytes, which stay in the caches of both sides: the best there is
+//! Short pieces go round in few bytes, which stay in the caches of both sides: the best choice
 //! between cores that share a cache. Long pieces go round in all bulk bytes, and are worth being
-//! written past the caches: the best between cores that are far apart, where a line that both have used
-//! takes several ways across to be written again. Which of the two is faster, nobody knows before:
-//! so it is learnt like the choice of an algorithm, from what the receiver says that a message took.
+//! written past the caches: the best choice between cores that are far apart, where a line that
+//! both have used takes several ways across to be written again. Which of the two is faster cannot
+//! be known before, so it is learnt like the choice of an algorithm, from the receiver's time for a
+//! message.
 //!
 //! Plain state, no I/O: words of the segment come as arguments.
 
@@ -19,25 +20,25 @@ use crate::{
     },
 };
 
-/// The length of a long message's pieces, bytes, at most.
+/// Largest length of a long message's pieces, bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct FragmentSize(u32);
 
 impl FragmentSize {
-    /// Small enough that the receiver copies one while the sender fills the next, and several fit the
-    /// bytes that both sides have in their caches; long enough that neither waits for the other's word
+    /// Small enough that the receiver copies one while the sender fills the next, and several fit
+    /// the bytes that both sides have in their caches; long enough that neither waits for the other
     /// at every turn.
     pub(crate) const SHORT: FragmentSize = FragmentSize(8 << 10);
     /// Long enough for streaming stores to get going; several fit the ring.
     pub(crate) const LONG: FragmentSize = FragmentSize(24 << 10);
 
-    /// Bytes.
+    /// The length in bytes.
     pub(crate) const fn bytes(self) -> u64 {
         self.0 as u64
     }
 
-    /// The length of the next piece where `left` bytes are left, more than none. All pieces of a
-    /// message are about as long, so that what is learnt of one holds for all.
+    /// The length of the next piece where `left` bytes are left, at least one. All pieces of a
+    /// message are about as long, so that the times of one hold for all.
     pub(crate) const fn next(self, left: u64) -> u64 {
         let piece = left.div_ceil(left.div_ceil(self.bytes())).next_multiple_of(LINE as u64);
         if left < piece { left } else { piece }
@@ -50,15 +51,16 @@ impl Default for FragmentSize {
     }
 }
 
-/// Messages shorter than this are cut short.
+/// Length in bytes below which messages are cut into short pieces.
 const LONG_FROM: u64 = 64 << 10;
 
-/// How one message is cut.
+/// Cut of one message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Cut {
-    /// Its pieces.
+    /// Size of its pieces.
     pub fragment: FragmentSize,
-    /// Not 0 if the receiver is asked, by this number in the first piece, what the message takes.
+    /// Sample number in the first piece, which asks the receiver for its time; 0 if it is not
+    /// asked.
     pub sample_number: u8,
 }
 
@@ -67,11 +69,11 @@ struct Open {
     number: u8,
     len: usize,
     fragment: FragmentSize,
-    /// Messages that were cut since.
+    /// Number of messages cut since.
     age: u32,
 }
 
-/// After so many messages an answer is no longer expected.
+/// Number of messages after which an answer is no longer expected.
 const AGE_MAX: u32 = 256;
 
 /// The learner of one direction.
@@ -86,14 +88,15 @@ impl FragmentSizes {
         FragmentSizes { site: Site::new(), last: 0, open: [const { None }; FRAGMENT_SAMPLES] }
     }
 
-    /// How a message of `len` bytes is cut that lies in parts of `part_len` bytes or so. `settled`: no
-    /// other algorithm is just tried with long pieces.
+    /// Chooses the cut of a message of `len` bytes that lies in parts of about `part_len` bytes.
+    /// `settled` says that no other algorithm is being tried with long pieces.
     pub(super) fn cut(&mut self, len: u64, part_len: u64, settled: bool) -> Cut {
         let unasked = |fragment| Cut { fragment, sample_number: 0 };
         if len < LONG_FROM || part_len < FragmentSize::LONG.bytes() {
             return unasked(FragmentSize::SHORT);
         }
-        // What a message takes then says nothing. Long pieces bring it to an end.
+        // The time of a message says nothing while an algorithm is being tried. Long pieces end the
+        // trial.
         if !settled {
             return unasked(FragmentSize::LONG);
         }
@@ -122,7 +125,7 @@ impl FragmentSizes {
         unasked(fragment.unwrap_or_default())
     }
 
-    /// Hears what the receiver has said in the word of each question.
+    /// Takes the receiver's answer from the word of each question.
     pub(super) fn hear(&mut self, word: impl Fn(u8) -> u64) {
         for place in &mut self.open {
             let Some(open) = place else { continue };
@@ -134,7 +137,8 @@ impl FragmentSizes {
     }
 }
 
-/// The likelier one first: long pieces are worth it where they would be written past the caches.
+/// The two lengths, the likelier first: long pieces are worth it where they would be written past
+/// the caches.
 fn candidates() -> [FragmentSize; 2] {
     let len = FragmentSize::LONG.0 as usize;
     let block = Block { len, reader: Reader::OtherCore, ..Block::default() };
@@ -152,7 +156,7 @@ mod tests {
 
     use super::*;
 
-    /// A receiver that answers at once, with what its machine takes for a message.
+    /// A receiver that answers at once, with the time that its machine takes for a message.
     struct Receiver {
         words: [Cell<u64>; FRAGMENT_SAMPLES],
         ns_per_kib: fn(FragmentSize) -> u64,
@@ -163,7 +167,7 @@ mod tests {
             Receiver { words: Default::default(), ns_per_kib }
         }
 
-        /// Sends `count` messages. How many of them were cut long, and how many asked.
+        /// Sends `count` messages. Returns how many of them were cut long, and how many asked.
         fn take(&self, fragments: &mut FragmentSizes, len: u64, count: u32) -> (u32, u32) {
             let (mut long, mut asked) = (0, 0);
             for _ in 0..count {
@@ -211,7 +215,7 @@ mod tests {
         for _ in 0..200 {
             let short = Cut { fragment: FragmentSize::SHORT, sample_number: 0 };
             assert_eq!(fragments.cut(LONG_FROM - 1, LONG_FROM, true), short);
-            // Of parts, each is copied for itself.
+            // In a message of parts, each part is copied on its own.
             assert_eq!(fragments.cut(1 << 20, 4 << 10, true), short);
             let long = Cut { fragment: FragmentSize::LONG, sample_number: 0 };
             assert_eq!(fragments.cut(1 << 20, 1 << 20, false), long);
@@ -227,18 +231,18 @@ mod tests {
             fragments.cut(1 << 20, 1 << 20, true).sample_number != 0
         });
         let asked = asked.count() as u32;
-        // Each question has its time, and then another one is asked in its place.
+        // Each question has its time, and then another is asked in its place.
         assert!((10_000 / AGE_MAX..=10_000 / AGE_MAX * 2 + 2).contains(&asked), "{asked}");
     }
 
-    /// How many messages come before the next question, if `waits` came while none could be asked.
+    /// Number of messages before the next question, if `waits` came while none could be asked.
     fn asked_after(waits: u32) -> usize {
         const MESSAGE: u64 = 1 << 20;
         let mut fragments = FragmentSizes::new();
         let receiver = Receiver::new(near);
         receiver.take(&mut fragments, MESSAGE, 200);
         fragments.hear(|number| receiver.words[number as usize % FRAGMENT_SAMPLES].get());
-        // It answers no more.
+        // The receiver answers no more.
         let mut cut = || fragments.cut(MESSAGE, MESSAGE, true);
         let mut open = 0;
         while open < FRAGMENT_SAMPLES {
@@ -265,7 +269,7 @@ mod tests {
                 let piece = fragment.next(left);
                 prop_assert!(piece > 0 && piece <= left && piece <= fragment.bytes());
                 prop_assert!(piece == left || piece.is_multiple_of(LINE as u64));
-                // One class of sizes, of which what is learnt holds for all.
+                // All lengths are in one class of sizes, for which the same is learnt.
                 let is_long = piece >= 16 << 10 || len < 64 << 10;
                 prop_assert!(!long || is_long, "{} of {}", piece, len);
                 left -= piece;

@@ -1,4 +1,4 @@
-//! The [visits](super::hazard) of one pair, both ways.
+//! `Hazards`: the [hazard words](super::hazard) of one pair, both ways.
 
 use std::sync::Arc;
 
@@ -10,19 +10,21 @@ use crate::{
 
 const _: () = assert!(HAZARDS == u32::BITS);
 
-/// Where threads of this side are in the peer's memory, and threads of the peer's in ours.
+/// Regions of the peer that threads of this side are using, and regions of ours that the peer's are
+/// using.
 pub(crate) struct Hazards {
     segment: Arc<Segment>,
-    /// Towards the peer.
+    /// The direction towards the peer.
     there: Direction,
-    /// Words in use, a bit each. Not in the segment: the peer could write it.
+    /// Words in use, a bit each. Not in the segment, where the peer could write it.
     taken: AtomicU32,
-    /// Regions of ours that the peer used and that were withdrawn.
+    /// Number of our regions that the peer used and that were withdrawn.
     withdrawn: AtomicU64,
 }
 
 impl Hazards {
-    /// Those of the pair of `segment`; `there` is the way towards the peer.
+    /// Creates the hazard words of the pair of `segment`; `there` is the direction towards the
+    /// peer.
     pub(crate) fn new(segment: &Arc<Segment>, there: Direction) -> Hazards {
         Hazards {
             segment: Arc::clone(segment),
@@ -32,7 +34,8 @@ impl Hazards {
         }
     }
 
-    /// This thread goes to `region` of the peer's. `None`: as many threads as can are at some.
+    /// Notes that this thread begins to use `region` of the peer's. Returns `None` if all words are
+    /// in use by other threads.
     pub(crate) fn begin(&self, region: u64) -> Option<Hazard<'_>> {
         loop {
             let index = (!self.taken.load(Ordering::Relaxed)).trailing_zeros();
@@ -48,34 +51,34 @@ impl Hazards {
         }
     }
 
-    /// Regions that the peer says it has withdrawn.
+    /// Number of regions that the peer says it has withdrawn.
     pub(crate) fn withdrawals(&self) -> &AtomicU64 {
         self.segment.word64(self.there.withdrawals_at())
     }
 
-    /// A region of ours stands no more.
+    /// Notes that a region of ours was withdrawn.
     pub(crate) fn withdraw(&self) {
         let count = self.withdrawn.fetch_add(1, Ordering::Relaxed) + 1;
         hazard::withdraw(self.segment.word64(self.there.reverse().withdrawals_at()), count);
     }
 
-    /// Whether the peer is at `region` of ours, which was withdrawn.
+    /// Returns whether the peer is using our `region`, which was withdrawn.
     pub(crate) fn is_protected(&self, region: u64) -> bool {
         let word = |index| self.segment.word64(self.there.reverse().hazard_at(index));
         hazard::is_protected((0..HAZARDS).map(word), region)
     }
 
-    /// Whether either side has closed or cut the connection.
+    /// Returns whether either side has closed or cut the connection.
     pub(crate) fn is_over(&self) -> bool {
         self.segment.is_closed()
     }
 }
 
-/// A thread of this side is at a region of the peer's. Dropped, it is back.
+/// Use of a region of the peer's by a thread of this side, until it is dropped.
 pub(crate) struct Hazard<'a> {
     hazards: &'a Hazards,
     index: u32,
-    /// What the peer had withdrawn when it began.
+    /// Number of regions that the peer had withdrawn when the use began.
     pub withdrawals: u64,
 }
 

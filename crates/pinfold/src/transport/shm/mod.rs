@@ -1,4 +1,5 @@
-//! Shared-memory lanes: descriptors, bulk bytes, bells, claims and visits between two processes.
+//! Shared-memory lanes: descriptors, bulk bytes, bells, claims and hazard words between two
+//! processes.
 
 #[cfg(not(loom))]
 pub(crate) mod budget;

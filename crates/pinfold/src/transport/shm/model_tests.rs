@@ -1,5 +1,5 @@
-//! What two processes do to one ring, bell, claim word, visit or status page at the same
-//! time.
+//! Models of two processes that use one ring, bell, claim word, hazard word or status page at the
+//! same time.
 //!
 //! Every model here runs in two ways. Under `--cfg loom` loom takes it through all orders of its
 //! steps, with all values that the memory model lets a load return. Otherwise it runs on two real
@@ -39,7 +39,7 @@ struct Heap {
     consumed: AtomicU64,
 }
 
-/// One side's way to it.
+/// One side's handle to the ring.
 #[derive(Clone)]
 struct HeapRing(Arc<Heap>);
 
@@ -65,11 +65,11 @@ impl RingMemory for HeapRing {
     }
 }
 
-/// Ordinary memory: what bulk bytes are. Loom complains of every race on it.
+/// Ordinary memory, as bulk bytes are. Loom complains of every race on it.
 mod plain {
     #![allow(unsafe_code)]
-    // Invariant: none of its own. That two threads never reach a cell at the same time is what
-    // the models are here to find out; loom and Miri check it at every access.
+    // Invariant: none of its own. The models are here to find out whether two threads ever reach a
+    // cell at the same time; loom and Miri check it at every access.
 
     #[cfg(loom)]
     use loom::cell::UnsafeCell;
@@ -88,7 +88,7 @@ mod plain {
 
         pub(super) fn set(&self, value: u64) {
             #[cfg(loom)]
-            // SAFETY: loom has checked that nobody else reaches the cell now.
+            // SAFETY: loom has checked that no other thread reaches the cell now.
             self.0.with_mut(|cell| unsafe { *cell = value });
             #[cfg(not(loom))]
             // SAFETY: the ring hands the cell to one side at a time, as loom has checked.
@@ -99,7 +99,7 @@ mod plain {
 
         pub(super) fn get(&self) -> u64 {
             #[cfg(loom)]
-            // SAFETY: loom has checked that nobody writes the cell now.
+            // SAFETY: loom has checked that no thread writes the cell now.
             return self.0.with(|cell| unsafe { *cell });
             #[cfg(not(loom))]
             // SAFETY: as in `set`.
@@ -116,7 +116,7 @@ fn check(preemptions: Option<usize>, model: impl Fn() + Send + Sync + 'static) {
     builder.check(model);
 }
 
-/// Runs a model many times as it comes.
+/// Runs a model many times on real threads.
 #[cfg(not(loom))]
 fn check(_preemptions: Option<usize>, model: impl Fn() + Send + Sync + 'static) {
     let rounds = if cfg!(miri) { 10 } else { 200 };
@@ -127,7 +127,7 @@ fn header(number: u64) -> Header {
     Header::new(Kind::Data, 0, number as u32)
 }
 
-/// More messages where they are cheap.
+/// A larger number of messages where they are cheap.
 const fn many(few: u64) -> u64 {
     if cfg!(loom) {
         few

@@ -6,13 +6,13 @@
 //! Chandranmenon, *MCRingBuffer*, IPDPS 2010; the in-slot flag of Giacomoni, Moseley and
 //! Vachharajani, *FastForward*, PPoPP 2008).
 //!
-//! Every descriptor also acknowledges those of the other direction. Where messages are answered
-//! the producer so learns for nothing that its slots are free, and need not touch the line that
+//! Every descriptor also acknowledges those of the other direction. Where messages are answered,
+//! the producer so learns at no cost that its slots are free, and need not touch the line that
 //! holds the consumer's cursor.
 //!
-//! The length of a lap is the producer's business: each descriptor says whether the next is in
-//! slot 0. So the ring grows without a word to the consumer, and goes round in a few slots while
-//! the consumer keeps up.
+//! The length of a lap is the producer's business: each descriptor says whether the next is in slot
+//! 0. So the ring grows without a word to the consumer, and goes round in a few slots while the
+//! consumer keeps up.
 //!
 //! Neither side trusts the other: the consumer bounds its index, the producer bounds the cursor.
 
@@ -27,13 +27,13 @@ use crate::{
 /// The words of one slot.
 pub(crate) type Slot = [AtomicU64; DESCRIPTOR_WORDS];
 
-/// Where a ring lies: shared memory, or this process's own for tests and models.
+/// Memory of a ring: shared memory, or this process's own for tests and models.
 pub(crate) trait RingMemory {
-    /// Slots there is room for; at most [`RING_SLOTS_MAX`].
+    /// Number of slots there is room for; at most [`RING_SLOTS_MAX`].
     fn slots(&self) -> u32;
     /// Slot `index`, below [`RingMemory::slots`].
     fn slot(&self, index: u32) -> &Slot;
-    /// Descriptors the consumer is done with, ever; written by the consumer alone.
+    /// Number of descriptors the consumer has finished with, ever; written by the consumer alone.
     fn consumed(&self) -> &AtomicU64;
 }
 
@@ -43,7 +43,7 @@ pub(crate) struct Violation(pub &'static str);
 
 #[inline(always)]
 fn after(seq: u16) -> u16 {
-    // 0 is what untouched memory holds, so it is never a sequence number.
+    // Untouched memory holds 0, so 0 is never a sequence number.
     if seq == u16::MAX { 1 } else { seq + 1 }
 }
 
@@ -51,10 +51,11 @@ fn after(seq: u16) -> u16 {
 /// answers then go round in a few lines that both sides have in their caches, which takes half the
 /// time of lines that were last used a whole lap ago.
 const SHORT_LAP: u32 = 8;
-/// Descriptors between whole laps. A slot must not keep a sequence number until it comes again.
+/// Number of descriptors between whole laps. A slot must not keep a sequence number until it comes
+/// again.
 const WHOLE_LAP_EVERY: u64 = 1 << 13;
 
-/// What a whole lap left out the lap before it had written, so two laps have written all.
+/// Slots that a whole lap left out were written by the lap before, so two laps have written all.
 const _: () = assert!(WHOLE_LAP_EVERY + 5 * (RING_SLOTS_MAX as u64) < u16::MAX as u64);
 
 /// The producing end.
@@ -70,34 +71,34 @@ const _: () = assert!(WHOLE_LAP_EVERY + 5 * (RING_SLOTS_MAX as u64) < u16::MAX a
 pub(crate) struct RingTx<M> {
     memory: M,
     index: u32,
-    /// Where this lap's writable slots end.
+    /// Index at which this lap's writable slots end.
     limit: u32,
     seq: u16,
     /// Slots in use; a lap ends after this many.
     capacity: u32,
-    /// What `capacity` becomes when this lap ends.
+    /// Value of `capacity` from the end of this lap on.
     capacity_next: u32,
     produced: u64,
-    /// Descriptors that the consumer is known to be done with.
+    /// Descriptors that the consumer is known to have finished with.
     consumed: u64,
-    /// Descriptors that the descriptors of the other direction, as far as they have been read,
-    /// acknowledge at the least. They say it modulo 16 and may be older than what the cursor
-    /// said, so they are counted for themselves: each is at least as much as the one before.
+    /// Descriptors that are acknowledged at the least by the descriptors of the other direction, as
+    /// far as those have been read. They give the count modulo 16 and may be older than the
+    /// cursor's value, so this is counted separately: each is at least as much as the one before.
     acknowledged: u64,
     /// `produced` when this lap began, and when the one before it did.
     lap_start: u64,
     last_lap_start: u64,
-    /// Slots up to where the lap before this one ended.
+    /// Number of slots up to the end of the lap before this one.
     last_lap_slots: u32,
-    /// This lap left out the slot of the last descriptor of the one before.
+    /// True if this lap left out the slot of the last descriptor of the one before.
     skipped: bool,
-    /// From this descriptor on no lap ends early.
+    /// Descriptor from which on no lap ends early.
     whole_from: u64,
-    /// What every header says of the other direction: descriptors consumed there.
+    /// Count in every header: descriptors consumed in the other direction.
     ack: u64,
 }
 
-/// How a ring goes on after a descriptor.
+/// Step of the ring after a descriptor.
 struct Way {
     wraps: bool,
     skips: bool,
@@ -158,12 +159,12 @@ impl<M: RingMemory> RingTx<M> {
         Ok(())
     }
 
-    /// Takes note of what the next descriptor of the other direction acknowledges. Every one of
-    /// them has to pass here, in order. Nonsense counts for nothing; a lie harms only what the
-    /// liar is sent.
+    /// Takes note of the acknowledgement in the next descriptor of the other direction. Every one
+    /// of them has to pass here, in order. Nonsense counts for nothing; a false count harms only
+    /// the messages to the peer that sent it.
     ///
-    /// The acquire in [`RingRx::head`] that brought `header` is what orders the consumer's reads
-    /// of the slots before this side's next writes.
+    /// The acquire in [`RingRx::head`] that brought `header` orders the consumer's reads of the
+    /// slots before this side's next writes.
     #[inline(always)]
     pub(crate) fn acknowledged(&mut self, header: Header) {
         let acknowledged = self.acknowledged + header.acknowledges_beyond(self.acknowledged);
@@ -177,15 +178,14 @@ impl<M: RingMemory> RingTx<M> {
         }
     }
 
-    /// The other direction is seen to be empty. Whatever comes there from now on was written
-    /// after the cursor that was read last, and acknowledges at least as much.
+    /// Notes that the other direction was seen to be empty. Every descriptor that comes there from
+    /// now on was written after the cursor that was read last, and acknowledges at least as much.
     #[inline(always)]
     pub(crate) fn nothing_on_the_way(&mut self) {
         self.acknowledged = self.consumed;
     }
 
-    /// Says in every header from now on that `consumed` descriptors of the other direction are
-    /// done with.
+    /// Acknowledges `consumed` descriptors of the other direction in every header from now on.
     #[inline(always)]
     pub(crate) fn acknowledge(&mut self, consumed: u64) {
         self.ack = consumed;
@@ -193,8 +193,8 @@ impl<M: RingMemory> RingTx<M> {
 
     #[inline(always)]
     fn set_limit(&mut self) {
-        // The last lap may have left out what the lap before it ended with, and that may still be
-        // where the consumer is.
+        // The last lap may have left out the slot in which the lap before it ended, and the
+        // consumer may still be reading that slot.
         let passed = self.consumed.saturating_sub(self.last_lap_start);
         let last_lap = self.lap_start - self.last_lap_start;
         self.limit = if passed >= last_lap || self.skipped {
@@ -232,9 +232,9 @@ impl<M: RingMemory> RingTx<M> {
         self.publish_sealed(header, way);
     }
 
-    /// The header as it goes out, and how the ring goes on after it. Made before anything is written:
-    /// the less comes between the first store to the line and the last, the less often the consumer,
-    /// which polls it, takes it away half written, at two hops each time.
+    /// Makes the header as it goes out, and the ring's step after it, before anything is written:
+    /// the less comes between the first store to the line and the last, the less often the
+    /// consumer, which polls the line, takes it away half written, at two hops each time.
     #[inline(always)]
     fn seal(&mut self, header: Header) -> (u64, Way) {
         debug_assert!(self.room_known() > 0);
@@ -265,7 +265,7 @@ impl<M: RingMemory> RingTx<M> {
         }
     }
 
-    /// Whether this lap is stopped by the last descriptor of a shorter one alone.
+    /// Returns whether only the last descriptor of a shorter lap stops this one.
     #[cold]
     fn skips_last(&self) -> bool {
         !self.skipped && self.consumed + 1 == self.lap_start && self.last_lap_slots < self.capacity
@@ -296,13 +296,13 @@ impl<M: RingMemory> RingTx<M> {
         self.produced
     }
 
-    /// Descriptors the consumer is known to be done with.
+    /// Descriptors the consumer is known to have finished with.
     #[inline(always)]
     pub(crate) fn consumed(&self) -> u64 {
         self.consumed
     }
 
-    /// Slots in use once this lap has ended.
+    /// Number of slots in use once this lap has ended.
     pub(crate) fn capacity_to_come(&self) -> u32 {
         self.capacity_next
     }
@@ -383,7 +383,8 @@ impl<M: RingMemory> RingRx<M> {
         self.consumed - self.published
     }
 
-    /// Gives back what belongs to the first `count` descriptors ever, if they are passed.
+    /// Gives back the slots and bulk bytes of the first `count` descriptors ever, if they are
+    /// passed.
     pub(crate) fn publish_first(&mut self, count: u64) {
         if count > self.published && count <= self.consumed {
             self.published = count;

@@ -3,8 +3,8 @@
 //!
 //! **Invariant.** No reference to plain bytes of the segment ever exists: words are reached as
 //! atomics, bulk bytes by raw copies in and out, because the peer can write all of it at any time.
-//! What is read is a copy that the peer can no longer change. Every offset is bounded here, also
-//! those that came from the peer.
+//! The values read are copies that the peer can no longer change. Every offset is checked against
+//! the bounds here, also those that came from the peer.
 //!
 //! A race of a raw copy with a hostile peer's store is outside the language's memory model, as is
 //! all memory shared with another program; the copy is an opaque call to `memcpy` whose result
@@ -52,7 +52,7 @@ impl Segment {
         unsafe { AtomicU32::from_ptr(self.mapping.as_ptr().add(at).cast()) }
     }
 
-    /// Whether either side has closed or cut the connection. A process that died has not.
+    /// Returns whether either side has closed or cut the connection. A process that died has not.
     pub(crate) fn is_closed(&self) -> bool {
         let closed = |way: Direction| self.word32(way.closed_at()).load(Ordering::Acquire);
         closed(Direction::ToAccepting) | closed(Direction::ToConnecting) != 0
@@ -69,7 +69,7 @@ impl Segment {
         Ok(unsafe { self.mapping.as_ptr().add(way.bulk_at() + piece.offset as usize) })
     }
 
-    /// Has the system set memory aside for `range`, so that a later touch cannot fail.
+    /// Has the system reserve memory for `range`, so that a later touch cannot fail.
     pub(crate) fn reserve(&self, range: Range<usize>) -> io::Result<()> {
         self.mapping.populate(range)
     }
@@ -79,12 +79,12 @@ impl Segment {
         self.mapping.release(range)
     }
 
-    /// The word at `at`, to keep.
+    /// A handle to the word at `at`, to keep.
     pub(crate) fn keep64(self: &Arc<Segment>, at: usize) -> Word<AtomicU64> {
         Word::new(self, self.word64(at))
     }
 
-    /// The 32-bit word at `at`, to keep.
+    /// A handle to the 32-bit word at `at`, to keep.
     pub(crate) fn keep32(self: &Arc<Segment>, at: usize) -> Word<AtomicU32> {
         Word::new(self, self.word32(at))
     }
@@ -99,7 +99,7 @@ impl Segment {
     }
 }
 
-/// A word of a segment that is looked at for every message: its address, found once.
+/// A word of a segment that is read for every message: its address, found once.
 pub(crate) struct Word<T> {
     word: *const T,
     _segment: Arc<Segment>,

@@ -1,4 +1,4 @@
-//! How an endpoint on another host is called: `tcp:HOST:PORT`.
+//! The address of an endpoint on another host: `tcp:HOST:PORT`.
 //!
 //! It is kept apart from [`local::Address`](crate::transport::local::Address): that one leads to a
 //! directory and its owner, this one to a name service. They share nothing but the colon.
@@ -29,7 +29,7 @@ pub(crate) struct Address {
     port: u16,
 }
 
-/// Where the other side is.
+/// The host of the other side.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Host {
     /// As it was given.
@@ -38,15 +38,15 @@ pub(crate) enum Host {
     Name(String),
 }
 
-/// What was given is no address.
+/// The error for a string that is no address.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "{address:?} is not an address: {why}; write tcp:HOST:PORT, tcp:1.2.3.4:PORT or tcp:[IPV6]:PORT"
 )]
 pub(crate) struct BadAddress {
-    /// What was given.
+    /// The given string.
     pub address: String,
-    /// What is wrong with it.
+    /// The reason why it is no address.
     pub why: &'static str,
 }
 

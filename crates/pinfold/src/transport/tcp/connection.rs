@@ -1,13 +1,14 @@
 #![allow(unsafe_code)]
 //! A connection with a peer on another host, in the clear or encrypted. It never waits.
 //!
-//! In the clear it is the socket: one comparison more than a system call. Encrypted, what is sent is copied out of its
-//! memory record by record, once, and encrypted there; what comes is decrypted and copied to its place. To who
-//! uses it both look the same: when [`recv`](Connection::recv) fills less than it could, the socket has no more, and
-//! tells of what comes then.
+//! In the clear it is the socket: one comparison more than a system call. Encrypted, outgoing bytes
+//! are copied out of their memory record by record, once, and encrypted there; incoming ones are
+//! decrypted and copied to their place. To its user both look the same: when
+//! [`recv`](Connection::recv) fills less than it could, the socket has no more, and reports the
+//! bytes that come then.
 //!
-//! **Invariant.** Memory of others is touched only within a call that it was given to, and by copies alone: no
-//! reference to it is made.
+//! **Invariant.** Memory of others is touched only within a call that it was given to, and by
+//! copies alone: no reference to it is made.
 
 use std::{
     io,
@@ -33,7 +34,7 @@ pub(crate) struct Connection {
     congestion: Option<Congestion>,
 }
 
-/// What carries the bytes.
+/// The carrier of the bytes.
 #[derive(Debug)]
 enum Carrier {
     Plain(OwnedFd),
@@ -45,9 +46,9 @@ enum Carrier {
 pub(crate) struct Channel {
     socket: OwnedFd,
     session: Session,
-    /// What goes into the next record.
+    /// The bytes of the next record.
     record: Box<[u8]>,
-    /// What was found wrong behind the last good bytes: an `errno`.
+    /// The error found behind the last good bytes: an `errno`.
     failed: Option<i32>,
 }
 
@@ -73,7 +74,7 @@ impl AsFd for Carrier {
 }
 
 impl Connection {
-    /// One that is encrypted.
+    /// An encrypted connection.
     pub(crate) fn encrypted(socket: OwnedFd, session: Session) -> Connection {
         let record = vec![0; RECORD_BYTES].into_boxed_slice();
         let channel = Box::new(Channel { socket, session, record, failed: None });
@@ -96,7 +97,7 @@ impl Connection {
         }
     }
 
-    /// By what it is encrypted: a suite of TLS 1.3.
+    /// Its encryption: a suite of TLS 1.3.
     pub(crate) fn suite(&self) -> Option<&'static str> {
         match &self.carrier {
             Carrier::Plain(_) => None,
@@ -133,7 +134,7 @@ impl Connection {
         }
     }
 
-    /// Sends what waits in this process, as far as there is room.
+    /// Sends the bytes that wait in this process, as far as there is room.
     ///
     /// # Errors
     /// As for [`stream::send`].
@@ -145,7 +146,7 @@ impl Connection {
         }
     }
 
-    /// Whether nothing does.
+    /// Returns whether no bytes wait in this process.
     pub(crate) fn is_flushed(&self) -> bool {
         match &self.carrier {
             Carrier::Plain(_) => true,
@@ -170,7 +171,7 @@ impl Channel {
         while !left.is_empty() {
             let mut record = Places::new(&[whole(&mut self.record)]);
             let mut next = left.clone();
-            // SAFETY: the parts by contract, and this side's own bytes; nobody else has these.
+            // SAFETY: the parts by contract, and this side's own bytes, which no other thread has.
             let len = unsafe { record.fill_from(&mut next) };
             let was_empty = !self.session.wants_sending();
             let took = self.session.put(&self.record[..len]);
@@ -284,7 +285,7 @@ impl Places {
         let mut copied = 0;
         while let (Some(to), Some(of)) = (self.parts.get(self.at), from.parts.get(from.at)) {
             let len = (to.len - self.done).min(of.len - from.done);
-            // SAFETY: by contract; `skip` keeps what is done below the length.
+            // SAFETY: by contract; `skip` keeps `done` below the length.
             unsafe {
                 let (of, to) = (of.ptr.add(from.done), to.ptr.add(self.done));
                 std::ptr::copy_nonoverlapping(of, to, len);
@@ -297,7 +298,7 @@ impl Places {
     }
 }
 
-/// Where encrypted bytes go.
+/// The destination of encrypted bytes.
 pub(super) struct Outgoing<'a> {
     socket: &'a OwnedFd,
     more: bool,

@@ -1,6 +1,6 @@
 //! Calls to a peer, until there is a connection with one of its addresses. Nothing here waits.
 //!
-//! [`happy_eyeballs`](super::happy_eyeballs) says which to try, and when. Greeted is over one
+//! [`happy_eyeballs`](super::happy_eyeballs) says which to try, and when. The greeting is over one
 //! connection at a time; if that comes to nothing, the race goes on.
 
 use std::{
@@ -28,27 +28,27 @@ use super::{
 };
 use crate::{Error, Result, wire::tcp::offer::Offer};
 
-/// How long to go on calling.
+/// The time limits of calling.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Patience {
     /// Until there is a connection.
     pub connect: Duration,
-    /// From then on, until the peer has answered; if not said, what is left of the former.
+    /// From then on, until the peer has answered; if `None`, the rest of the former.
     pub greet: Option<Duration>,
-    /// Whether to try again what fails and may not fail later.
+    /// True if a call is tried again after a failure that may pass.
     pub again: bool,
 }
 
-/// With what a peer is greeted.
+/// The terms on which a peer is greeted.
 pub(crate) struct Terms {
     pub us: Offer,
-    /// Of the session to go on with.
+    /// The ticket of the session to go on with.
     pub ticket: Option<Ticket>,
-    /// How long the connection may be silent.
+    /// The time for which the connection may be silent.
     pub silence: Duration,
 }
 
-/// Who is called, and how far that got.
+/// A call in progress: the peer's address, and the attempts at it.
 pub(crate) struct Dial {
     /// As it was given.
     name: String,
@@ -58,7 +58,7 @@ pub(crate) struct Dial {
     race: HappyEyeballs,
     attempts: Vec<Attempt>,
     lookup: Option<Lookup>,
-    /// Why there is no connection: of each address, and of the name.
+    /// The reasons why there is no connection: of each address, and of the name.
     why: Vec<(Option<SocketAddr>, Error)>,
     due_ns: u64,
 }
@@ -76,14 +76,14 @@ pub(crate) struct Connected {
     pub way: HostsWay,
     pub to: SocketAddr,
     pub auth: Auth,
-    /// All that might have been called.
+    /// All addresses that might have been called.
     pub places: Vec<SocketAddr>,
-    /// When its greeting has to be over, ns, and how long that is from the first call on.
+    /// Deadline of its greeting, ns, and its distance from the first call.
     pub deadline_ns: u64,
     pub patience: Duration,
 }
 
-/// How far it got.
+/// The outcome of a step.
 pub(crate) enum Dialled {
     More,
     There(Box<Connected>),
@@ -133,7 +133,7 @@ impl Dial {
         &self.name
     }
 
-    /// When to take the next step at the latest.
+    /// The latest time of the next step.
     pub(crate) fn due_ns(&self) -> u64 {
         self.due_ns
     }
@@ -141,7 +141,7 @@ impl Dial {
     /// Goes as far as it can now. Sockets are watched under `token`.
     ///
     /// # Errors
-    /// Why there is no connection, and will be none.
+    /// The reason why there is no connection, and will be none.
     pub(crate) fn step(
         &mut self,
         now_ns: u64,
@@ -205,7 +205,7 @@ impl Dial {
         });
     }
 
-    /// What a lookup has come to.
+    /// Takes the result of a lookup.
     fn take_places(&mut self, now_ns: u64) {
         let Some(found) = self.lookup.as_ref().and_then(Lookup::take) else { return };
         self.lookup = None;
@@ -215,7 +215,7 @@ impl Dial {
                 self.race.found(now_ns, &places);
             }
             Err(error) => {
-                // Who has been told to wait waits for a name as well.
+                // A caller that was told to wait waits for a name as well.
                 let passes = matches!(&error, Error::Os { source, .. } if passes_for_name(source));
                 self.note(None, error);
                 self.race.not_found(now_ns, passes);
@@ -243,7 +243,7 @@ impl Dial {
         Ok(())
     }
 
-    /// Looks what became of the attempts. The first that came about is taken, and the others end.
+    /// Checks the attempts. The first that came about is taken, and the others end.
     fn look(&mut self, now_ns: u64, epoll: &Epoll) -> Option<Connected> {
         let mut at = 0;
         while let Some(attempt) = self.attempts.get(at) {
@@ -281,7 +281,7 @@ impl Dial {
         Error::NoAnswer { name: self.name.clone(), patience: self.patience.connect }
     }
 
-    /// What says most of all that was found out.
+    /// The error that says most of all that were found.
     fn error(&mut self) -> Error {
         let why = std::mem::take(&mut self.why);
         let most = why.into_iter().max_by_key(|(_, error)| weight(error));
@@ -289,10 +289,10 @@ impl Dial {
     }
 }
 
-/// Whether a connection has come about.
+/// Returns whether a connection has come about.
 fn is_there(attempt: &Attempt) -> Result<bool, Call> {
     let is_there = stream::is_connected(&attempt.socket)?;
-    // Where nobody listens on this host, the kernel may choose the very port that is called for the
+    // If nothing listens on this host, the kernel may choose the very port that is called for the
     // caller's own end.
     let ours = |socket| stream::local_address(socket).is_ok_and(|ours| ours == attempt.to);
     if is_there && ours(attempt.socket.as_fd()) {
@@ -305,7 +305,7 @@ fn after(now_ns: u64, time: Duration) -> u64 {
     now_ns.saturating_add(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX))
 }
 
-/// How much an error says of the peer: more if somebody has answered.
+/// The amount that an error says about the peer: more if the peer has answered.
 fn weight(error: &Error) -> u32 {
     match error {
         Error::KeyNeeded { .. } => 0,
@@ -322,7 +322,8 @@ fn passes_for_name(error: &std::io::Error) -> bool {
     !Errno::from_io_error(error).is_some_and(|errno| lacks.contains(&errno))
 }
 
-/// Why a connection did not come about. Nobody there is what it is on one host.
+/// The error of a connection that did not come about. An address without a listener gives the same
+/// error as on one host.
 fn not_connected(name: &str, failed: Call) -> (Error, Failed) {
     match failed.errno {
         Errno::CONNREFUSED => (Error::NameGone { name: name.to_owned() }, Failed::Passing),
@@ -330,9 +331,9 @@ fn not_connected(name: &str, failed: Call) -> (Error, Failed) {
     }
 }
 
-/// Whether it may be otherwise later. Routes, interfaces and hosts come up, and messages of ICMP,
-/// which are of the moment (RFC 5461), become `errno`s by `icmp_err_convert` of the kernel; so do
-/// the rules of a firewall.
+/// Classifies a failure: it may pass or not. Routes, interfaces and hosts come up, and messages of
+/// ICMP, which are of the moment (RFC 5461), become `errno`s by `icmp_err_convert` of the kernel;
+/// so do the rules of a firewall.
 pub(crate) fn how_failed(errno: Errno) -> Failed {
     match errno {
         Errno::NETUNREACH

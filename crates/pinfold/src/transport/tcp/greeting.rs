@@ -4,17 +4,18 @@
 //!
 //! # What it proves
 //!
-//! Both sides have the same key, now. Each sends 32 fresh random bytes, and each later packet ends in an
-//! HMAC-SHA256 under the key over a digest of *all* that was said before by either side, and of the
-//! packet itself: versions, kinds of proof, roles, nonces, offers with the identities in them. So nothing
-//! can be replayed, since the nonces differ; nothing reflected, since each packet has a domain of its
-//! own and a side knocks with its role; and nothing changed, left out or taken from another greeting.
-//! The connecting side proves first: a stranger learns which versions the listening side speaks and
-//! whether it has a key, and nothing else.
+//! Both sides have the same key, now. Each sends 32 fresh random bytes, and each later packet ends
+//! in an HMAC-SHA256 under the key over a digest of *all* earlier packets of either side, and of
+//! the packet itself: versions, kinds of proof, roles, nonces, offers with the identities in them.
+//! So nothing can be replayed, since the nonces differ; nothing reflected, since each packet has a
+//! domain of its own and a side knocks with its role; and nothing changed, left out or taken from
+//! another greeting. The connecting side proves first: a stranger learns which versions the
+//! listening side speaks and whether it has a key, and nothing else.
 //!
-//! What follows the greeting is not protected by it. Who can change what goes over the network can
-//! still change that, and who hears it reads it, unless both sides want the connection [encrypted](super::tls):
-//! then the greeting is what that is [bound](Greeting::bind) to.
+//! Bytes after the greeting are not protected by it. An attacker that can change packets on the
+//! network can still change those, and one that can read packets reads them, unless both sides want
+//! the connection [encrypted](super::tls): then the encryption is [bound](Greeting::bind) to the
+//! greeting.
 //!
 //! # What a stranger can cost
 //!
@@ -48,7 +49,7 @@ pub(crate) use outcome::{Agreed, Asked, Ticket};
 pub(crate) use proof::{Auth, Nonce, SessionSecret};
 use proof::{Purpose, Transcript};
 
-/// Bytes that a side takes from another before that has proved anything.
+/// Bytes that a side takes from a peer before the peer has proved anything.
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) const UNPROVEN_BYTES_MAX: usize = KNOCK_BYTES + PACKET_BYTES_MAX;
 
@@ -61,7 +62,7 @@ pub(crate) struct Greeting {
     auth: Auth,
     role: Role,
     nonce: Nonce,
-    /// Whether this side wants the connection encrypted, as far as it has said.
+    /// True if this side wants the connection encrypted, as far as it has said.
     encrypts: bool,
     /// For messages.
     peer: Arc<str>,
@@ -82,7 +83,7 @@ enum State {
     AwaitKnock(Option<Box<Opening>>),
     /// Accepting: Knock is sent.
     AwaitClaim { version: u16 },
-    /// Accepting: whoever drives this has to say whether the peer may come in.
+    /// Accepting: the driver of this has to say whether the peer may come in.
     Deciding(Box<Known>),
     /// Connecting: Claim is sent.
     AwaitReply { version: u16, knocks: [u8; 32], opening: Box<Opening> },
@@ -92,14 +93,14 @@ enum State {
     Over,
 }
 
-/// What a connecting side begins with.
+/// The data with which a connecting side begins.
 #[derive(Debug)]
 struct Opening {
     us: Offer,
     ticket: Option<Ticket>,
 }
 
-/// What an accepting side knows when it decides.
+/// The data by which an accepting side decides.
 #[derive(Debug)]
 struct Known {
     version: u16,
@@ -108,7 +109,7 @@ struct Known {
     wanted: Wanted,
 }
 
-/// How far it got.
+/// The outcome of a step.
 #[derive(Debug)]
 pub(crate) enum Step {
     /// More bytes are needed, once [the output](Greeting::output) is sent.
@@ -183,8 +184,8 @@ impl Greeting {
         self.sent += bytes;
     }
 
-    /// Takes what has come: how many bytes of it, and how far that led. What is left belongs to what
-    /// follows the greeting, or is to be given again after a decision.
+    /// Takes bytes that have come: returns how many of them, and how far that led. The rest belongs
+    /// to the connection after the greeting, or is to be given again after a decision.
     ///
     /// # Errors
     /// The greeting failed, and so will every later step.
@@ -226,12 +227,12 @@ impl Greeting {
         }
     }
 
-    /// When to give up.
+    /// The time to give up.
     pub(crate) fn deadline_ns(&self) -> u64 {
         self.deadline_ns
     }
 
-    /// The failure of one that is not over at its deadline.
+    /// The failure of a greeting that is not over at its deadline.
     pub(crate) fn expired(&mut self, now_ns: u64) -> Option<Failure> {
         if now_ns < self.deadline_ns || matches!(self.state, State::Over) {
             return None;
@@ -241,7 +242,7 @@ impl Greeting {
         Some(failure)
     }
 
-    /// The failure of one whose connection was closed by the peer. `None`: it was over.
+    /// The failure of a greeting whose connection was closed by the peer. `None`: it was over.
     pub(crate) fn closed(&mut self) -> Option<Failure> {
         let hint = match (self.role, &self.state) {
             (_, State::Over) => return None,
@@ -261,7 +262,7 @@ impl Greeting {
         Some(failure)
     }
 
-    /// Accepting: lets the peer in. `us` is what it is offered, `ticket` that of the session it
+    /// Accepting: lets the peer in. `us` is this side's offer, `ticket` that of the session it
     /// [asks](Asked::resumes) to go on with, if this side has it.
     ///
     /// # Errors
@@ -283,7 +284,7 @@ impl Greeting {
         Ok(())
     }
 
-    /// Accepting: keeps the peer out, and tells it why.
+    /// Accepting: keeps the peer out, and tells it the reason.
     pub(crate) fn decline(&mut self, why: Refusal) -> Failure {
         if !matches!(self.state, State::Deciding(_)) {
             return self.over();
@@ -292,8 +293,8 @@ impl Greeting {
         self.refuse(why)
     }
 
-    /// What both sides have to show within an encrypted channel that exports this, once both have agreed: that it
-    /// ends where this greeting did.
+    /// The proof that both sides have to show within an encrypted channel that exports this, once
+    /// both have agreed: that it ends where this greeting did.
     pub(crate) fn bind(&self, exported: &[u8; EXPORTED_BYTES]) -> Binding {
         let mut transcript = self.transcript.clone();
         transcript.absorb(exported);
@@ -304,7 +305,7 @@ impl Greeting {
         }
     }
 
-    /// One packet further. An error leaves it over.
+    /// Takes one packet. After an error the greeting is over.
     fn take(&mut self, packet: &[u8]) -> Result<Step, Failure> {
         match std::mem::replace(&mut self.state, State::Over) {
             State::AwaitKnock(opening) => self.on_knock(packet, opening),
@@ -331,10 +332,10 @@ impl Greeting {
         if knock.role == self.role || &knock.nonce == self.nonce.bytes() {
             return Err(Failure::Reflected { peer: self.peer.clone() });
         }
-        // Both take down both, that of the connecting side first.
+        // Both sides take down both knocks, that of the connecting side first.
         self.transcript.absorb(packet);
         if self.role == Role::Accepting {
-            // Also if there is no more to say: the other side shall see why.
+            // Also if there is no more to say: the other side shall see the reason.
             self.knock();
         }
         let version = VERSIONS.newest_common(knock.versions).ok_or_else(|| Failure::Version {
@@ -440,7 +441,7 @@ impl Greeting {
         self.queued += bytes.len();
     }
 
-    /// Tells a peer that has the key why it goes no further.
+    /// Tells a peer that has the key the reason why it goes no further.
     fn refuse(&mut self, why: Refusal) -> Failure {
         match self.role {
             Role::Accepting => self.send(wire::reply(Err(why)), Purpose::Reply),
@@ -473,7 +474,7 @@ impl Greeting {
         Failure::Over { peer: self.peer.clone() }
     }
 
-    /// What is waited for.
+    /// The packet that is waited for.
     fn missing(&self) -> &'static str {
         match self.state {
             State::AwaitKnock(_) => "its first packet",

@@ -28,17 +28,17 @@ use crate::{
     },
 };
 
-/// How long a caller has for all of its greeting, ns.
+/// The time that a caller has for all of its greeting, ns.
 const PATIENCE_NS: u64 = 5_000_000_000;
 /// A connection without a word for so long is probed, at most and at least.
 const SILENCE_MAX: Duration = Duration::from_secs(5);
 const SILENCE_MIN: Duration = Duration::from_secs(1);
 /// Bytes taken at a time: no packet of a greeting is longer.
 const AT_ONCE: usize = 512;
-/// What a side has not said that goes on with nothing while a connection is being encrypted.
+/// The word for the missing packets of a silent side while a connection is being encrypted.
 const ENCRYPTING: &str = "its part of the encryption";
 
-/// How far it got.
+/// The outcome of a step.
 pub(crate) enum Step {
     More,
     /// Connecting: the peer is on this host, so try that before the next step. The greeting waits: the last
@@ -47,10 +47,10 @@ pub(crate) enum Step {
     Met(Box<Met>),
 }
 
-/// Where a peer is to be found on this host.
+/// The place of a peer on this host.
 pub(crate) struct Here {
     pub at: Address,
-    /// Who has to be there.
+    /// The endpoint that has to be there.
     pub endpoint_id: [u8; 16],
 }
 
@@ -58,28 +58,29 @@ pub(crate) struct Here {
 pub(crate) struct Met {
     pub socket: Connection,
     pub agreed: Box<Agreed>,
-    /// Why memory of neither can be reached by the other.
+    /// The reason why neither can reach the other's memory.
     pub apart: Refusal,
-    /// What has come behind the greeting.
+    /// The bytes that have come behind the greeting.
     pub rest: Vec<u8>,
-    /// Where this side called.
+    /// The address that this side called.
     pub home: Option<Home>,
-    /// Where the peer is.
+    /// The peer's address.
     pub place: String,
 }
 
-/// Where a peer was called.
+/// The address at which a peer was called.
 #[derive(Clone, Debug)]
 pub(crate) struct Home {
     /// As it was given.
     pub address: String,
-    /// Where it was there.
+    /// The socket address that was called.
     pub to: SocketAddr,
     /// All that the address stood for.
     pub places: Vec<SocketAddr>,
 }
 
-/// How long a connection may be silent until it is probed, if a peer that is away is waited for so long.
+/// The time for which a connection may be silent until it is probed, if a peer that is away is
+/// waited for so long.
 pub(crate) fn silence(reconnect_timeout: Duration) -> Duration {
     if reconnect_timeout.is_zero() {
         SILENCE_MAX
@@ -97,27 +98,27 @@ pub(crate) struct Handshake {
     us: Offer,
     /// Accepting: why the caller cannot stay.
     full: Option<wire::Refusal>,
-    /// Whether the peer has said anything.
+    /// True if the peer has said anything.
     has_heard: bool,
     home: Option<Home>,
     place: String,
     patience: Duration,
-    /// The session that the peer was let in to go on with, until somebody asks.
+    /// The session that the peer was let in to go on with, until the endpoint asks for it.
     readmitted: Option<[u8; 16]>,
-    /// Why the peer has refused to go on.
+    /// The reason why the peer has refused to go on.
     refused: Option<wire::Refusal>,
     agreed: Option<Box<Agreed>>,
     rest: Vec<u8>,
     /// The connection is being encrypted.
     securing: Option<Box<Securing>>,
-    /// Whether the way by the local socket is being tried.
+    /// True if the way by the local socket is being tried.
     waits: bool,
-    /// What became of that.
+    /// The result of that.
     out_of_reach: Option<Refusal>,
 }
 
 impl Handshake {
-    /// Begins to greet who was called.
+    /// Begins to greet a peer that was called.
     ///
     /// # Errors
     /// [`Error::Os`].
@@ -189,7 +190,7 @@ impl Handshake {
         self.socket.as_ref().map(AsFd::as_fd)
     }
 
-    /// When to take the next step at the latest.
+    /// The latest time of the next step.
     pub(crate) fn deadline_ns(&self) -> u64 {
         self.greeting.deadline_ns()
     }
@@ -200,21 +201,22 @@ impl Handshake {
         self.greeting.admitted()
     }
 
-    /// Accepting: why nobody else can stay now, if nobody can.
+    /// Accepting: the reason why no other peer can stay now, if none can.
     pub(crate) fn is_full(&mut self, full: Option<wire::Refusal>) {
         self.full = full;
     }
 
-    /// Where this side connected to.
+    /// The address that this side connected to.
     pub(crate) fn address(&self) -> Option<&str> {
         self.home.as_ref().map(|home| home.address.as_str())
     }
 
-    /// What that stood for, and how a greeting that fails with `error` has failed there.
+    /// The socket address that it stood for, and how a greeting that fails with `error` has failed
+    /// there.
     pub(crate) fn how_failed(&self, error: &Error) -> Option<(SocketAddr, Failed)> {
         let to = self.home.as_ref()?.to;
         let passes = match error {
-            // Somebody listens for others (a proxy), or has just ended.
+            // Another process listens in its place (a proxy), or the peer has just ended.
             Error::Greeting { .. } | Error::Closed => {
                 !self.has_heard || self.refused == Some(wire::Refusal::Closing)
             }
@@ -234,13 +236,13 @@ impl Handshake {
         self.out_of_reach = Some(why);
     }
 
-    /// The session that a peer was just let in to go on with. From here on nothing may come for it but by
-    /// this greeting's connection: it was told how much had come.
+    /// The session that a peer was just let in to go on with. From here on only this greeting's
+    /// connection may bring frames for it: the peer was told how many had come.
     pub(crate) fn take_readmitted(&mut self) -> Option<[u8; 16]> {
         self.readmitted.take()
     }
 
-    /// Why the peer has refused to go on, if it has.
+    /// The reason why the peer has refused to go on, if it has.
     pub(crate) fn refused(&self) -> Option<wire::Refusal> {
         self.refused
     }
@@ -248,7 +250,7 @@ impl Handshake {
     /// Goes as far as it can now. `sessions` knows those that peers may go on with.
     ///
     /// # Errors
-    /// Why there is no pair. The other side has been told what it may know.
+    /// The reason why there is no pair. The other side has been told as much as it may know.
     pub(crate) fn step(
         &mut self,
         now_ns: u64,
@@ -262,7 +264,7 @@ impl Handshake {
         self.talked(socket, done, now_ns)
     }
 
-    /// What becomes of what was said and heard.
+    /// The step that follows from the packets sent and received.
     fn talked(&mut self, socket: OwnedFd, done: Result<bool>, now_ns: u64) -> Result<Step> {
         if done.is_err() {
             // Its last word. If that does not go, the other side sees the end.
@@ -304,16 +306,16 @@ impl Handshake {
         Met { socket, agreed, apart, rest, home, place }
     }
 
-    /// Connecting: where the peer is to be found on this host, if that is still to be tried.
+    /// Connecting: the peer's place on this host, if that is still to be tried.
     fn here(&self) -> Option<Here> {
-        // Who goes on over a connection stays with it.
+        // A side that goes on over a connection stays with it.
         let calls = self.home.is_some();
         let agreed = self.agreed.as_ref().filter(|it| calls && it.peer_received.is_none())?;
         let at = agreed.local_address().filter(|_| self.out_of_reach.is_none())?;
         Some(Here { at, endpoint_id: agreed.peer.endpoint_id })
     }
 
-    /// Whether all is said.
+    /// Sends and receives. Returns whether all is sent.
     fn talk(
         &mut self,
         socket: &OwnedFd,
@@ -332,7 +334,7 @@ impl Handshake {
         }
     }
 
-    /// Takes what has come over the connection. Whether anything has.
+    /// Takes bytes that have come over the connection. Returns whether any have.
     fn hear_more(
         &mut self,
         socket: &OwnedFd,
@@ -358,7 +360,7 @@ impl Handshake {
         self.address().unwrap_or(&self.place).into()
     }
 
-    /// Takes what has come.
+    /// Takes bytes that have come.
     fn hear(
         &mut self,
         mut bytes: &[u8],
@@ -381,7 +383,7 @@ impl Handshake {
                     } else if asked.resumes.is_some() && ticket.is_none() {
                         Some(wire::Refusal::UnknownSession { incarnation: self.us.incarnation })
                     } else {
-                        // Who goes on has its place.
+                        // A side that goes on with a session has its place.
                         self.full.filter(|_| ticket.is_none())
                     };
                     if let Some(why) = why {
@@ -397,7 +399,7 @@ impl Handshake {
         Ok(())
     }
 
-    /// Says what there is to say. Whether all of it is said.
+    /// Sends the greeting's output. Returns whether all of it is sent.
     fn send(&mut self, socket: &OwnedFd) -> Result<bool> {
         while !self.greeting.output().is_empty() {
             let sent = send(socket, self.greeting.output());
@@ -421,7 +423,7 @@ impl Handshake {
     }
 }
 
-/// Why two have agreed on a connection and on no more.
+/// The reason why two have agreed on a connection and on no more.
 fn apart(us: &Offer, agreed: &Agreed) -> Refusal {
     match &agreed.peer {
         peer if peer.host == us.host && agreed.role == Role::Accepting => Refusal::OutOfReach(0),
@@ -456,7 +458,7 @@ fn recv(socket: &OwnedFd, bytes: &mut [u8]) -> std::io::Result<stream::Received>
     unsafe { stream::recv(socket, &[part]) }
 }
 
-/// Nobody there is what it is on one host.
+/// An address without a listener gives the same error as on one host.
 fn refused(call: &'static str, address: &str, error: std::io::Error) -> Error {
     match Errno::from_io_error(&error) {
         Some(Errno::CONNREFUSED) => Error::NameGone { name: address.to_owned() },

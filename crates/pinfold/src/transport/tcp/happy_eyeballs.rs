@@ -1,10 +1,10 @@
-//! Which of the addresses that a name stands for to call, and when. No I/O.
+//! The order and times of calls to the addresses that a name stands for. No I/O.
 //!
 //! They are raced (RFC 8305, "Happy Eyeballs Version 2"): IPv6 and IPv4 take turns, and each has
 //! 250 ms before the next is tried as well, or until it fails. The first connection that comes
-//! about is taken, and the other attempts end. Where the caller waits, an address that failed in a
-//! way that may pass is tried again, and the name is looked up again, until the time is over or
-//! somebody has answered in a way that will not pass.
+//! about is taken, and the other attempts end. If the caller waits, an address that failed in a way
+//! that may pass is tried again, and the name is looked up again, until the time is over or a peer
+//! has answered in a way that will not pass.
 
 use std::net::SocketAddr;
 
@@ -17,7 +17,7 @@ const DELAY_NS: u64 = 250_000_000;
 /// Until an address that has failed is tried again, ns; then twice as long each time.
 const PAUSE_NS: u64 = 20_000_000;
 const PAUSE_NS_MAX: u64 = 500_000_000;
-/// How long one attempt may last where there will be others, ns. Its packets go after 0, 1 and 3 s;
+/// The longest time of one attempt if there will be others, ns. Its packets go after 0, 1 and 3 s;
 /// a new one's go sooner than its next.
 const ATTEMPT_NS: u64 = 4_000_000_000;
 /// Between two lookups, ns.
@@ -25,10 +25,10 @@ const LOOKUP_NS: u64 = 1_000_000_000;
 /// Until a lookup for which there is no room now, ns.
 const NO_ROOM_NS: u64 = 20_000_000;
 
-/// What is to be done.
+/// The next thing to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Next {
-    /// Ask where the name leads.
+    /// Look the name up.
     LookUp,
     /// Begin to connect there.
     Try(SocketAddr),
@@ -40,14 +40,14 @@ pub(crate) enum Next {
     Over,
 }
 
-/// How an attempt failed.
+/// The kind of failure of an attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Failed {
     /// It may be otherwise later.
     Passing,
-    /// Somebody has answered, or this side cannot, and waiting changes nothing.
+    /// A peer has answered, or this side cannot, and waiting changes nothing.
     ForGood,
-    /// This address is of no use to this side, whoever is there.
+    /// This address is of no use to this side, whichever peer is there.
     Useless,
 }
 
@@ -84,14 +84,14 @@ pub(crate) struct HappyEyeballs {
     until_ns: u64,
     waits: bool,
     places: Vec<Place>,
-    /// When the next may be tried.
+    /// The earliest time of the next attempt.
     next_ns: u64,
     has_name: bool,
     name: Name,
 }
 
 impl HappyEyeballs {
-    /// Of addresses that are known.
+    /// A race of known addresses.
     pub(crate) fn new(
         places: &[SocketAddr],
         waits: bool,
@@ -103,13 +103,13 @@ impl HappyEyeballs {
         HappyEyeballs { until_ns, waits, places, next_ns, has_name: false, name: Name::Known }
     }
 
-    /// Of a name that is to be looked up.
+    /// A race of a name that is to be looked up.
     pub(crate) fn by_name(waits: bool, now_ns: u64, until_ns: u64) -> HappyEyeballs {
         let race = HappyEyeballs::new(&[], waits, now_ns, until_ns);
         HappyEyeballs { has_name: true, name: Name::Due(now_ns), ..race }
     }
 
-    /// When all is over.
+    /// The time when all is over.
     pub(crate) fn until_ns(&self) -> u64 {
         self.until_ns
     }
@@ -119,7 +119,7 @@ impl HappyEyeballs {
         self.places.iter().map(|place| place.address)
     }
 
-    /// What is to be done now. An attempt, or a lookup, has then begun.
+    /// The thing to do now. An attempt, or a lookup, has then begun.
     pub(crate) fn next(&mut self, now_ns: u64) -> Next {
         if now_ns >= self.until_ns || self.is_over() {
             return Next::Over;
@@ -147,7 +147,7 @@ impl HappyEyeballs {
         Next::Wait(self.due_ns())
     }
 
-    /// When there is something to be done, if nothing comes of attempts and lookups.
+    /// The time of the next thing to do, if nothing comes of attempts and lookups.
     fn due_ns(&self) -> u64 {
         let places = self.places.iter().filter_map(|place| match place.state {
             State::Due(at) => Some(at.max(self.next_ns)),
@@ -161,7 +161,7 @@ impl HappyEyeballs {
         places.chain(name).chain([self.until_ns]).min().unwrap_or(self.until_ns)
     }
 
-    /// Whether nothing can come of it any more, or nothing but what is known already.
+    /// Returns whether nothing can come of it any more, or nothing but what is known already.
     fn is_over(&self) -> bool {
         let asks = matches!(self.name, Name::Asked | Name::Due(_));
         let answered = self.places.iter().any(|place| place.state == State::Over);
@@ -182,7 +182,7 @@ impl HappyEyeballs {
             known.cloned().unwrap_or_else(|| Place::new(address, now_ns))
         };
         self.places = in_turns(places).into_iter().map(place).collect();
-        // What is under way may still come about.
+        // An attempt under way may still come about.
         let under_way = |place: &Place| matches!(place.state, State::Trying(_));
         let left = |place: &Place| under_way(place) && !places.contains(&place.address);
         self.places.extend(had.into_iter().filter(left));
@@ -241,7 +241,8 @@ impl Place {
     }
 }
 
-/// Each once, the two families in turns, beginning with that of the first (RFC 8305, section 4).
+/// Each address once, the two families in turns, beginning with that of the first (RFC 8305,
+/// section 4).
 fn in_turns(addresses: &[SocketAddr]) -> Vec<SocketAddr> {
     let Some(first) = addresses.first() else { return Vec::new() };
     let of = |first_family: bool| {

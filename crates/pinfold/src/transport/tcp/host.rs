@@ -1,4 +1,4 @@
-//! By what two processes see that they are on one host, in one world of names.
+//! The marks by which two processes see that they are on one host, in one world of names.
 
 use std::{fs, io, os::unix::fs::MetadataExt};
 
@@ -6,11 +6,11 @@ use sha2::{Digest, Sha256};
 
 use crate::wire::tcp::offer::HostIdentity;
 
-/// The namespaces (of the calling thread) that both must share for one to be reached from the other as within a host. What users or
-/// mounts keep apart shows when it is tried.
+/// The namespaces (of the calling thread) that both must share for one to be reached from the other
+/// as within a host. A separation by users or mounts shows when it is tried.
 const NAMESPACES: [&str; 3] = ["net", "pid", "ipc"];
 
-/// Of this host and this process's namespaces; digests, from which neither can be told.
+/// Digests of this host and this process's namespaces, from which neither can be told.
 ///
 /// # Errors
 /// Without `/proc`.
@@ -35,7 +35,7 @@ fn digest(boot: &[u8; 16], spaces: &[u8]) -> HostIdentity {
     HostIdentity { boot: short, word: u64::from_le_bytes(word) }
 }
 
-/// What the kernel drew when it booted. See `random(4)`.
+/// The identifier that the kernel drew when it booted. See `random(4)`.
 fn boot_id() -> io::Result<[u8; 16]> {
     let text = fs::read_to_string("/proc/sys/kernel/random/boot_id")?;
     let digits: String = text.chars().filter(char::is_ascii_hexdigit).collect();

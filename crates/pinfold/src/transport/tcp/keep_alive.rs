@@ -1,18 +1,18 @@
-//! Whether whoever is at the other end of a connection is still there, while something waits to be acknowledged. No
-//! I/O.
+//! The check that the other end of a connection is still there, while bytes wait to be
+//! acknowledged. No I/O.
 //!
-//! A host that is gone answers nothing; one whose program takes nothing says so each time it is asked, for as long
-//! as that goes on. So what counts is how long it has not answered, not how long nothing moved. (Where nothing
-//! waits to be acknowledged, the kernel asks by itself: `SO_KEEPALIVE`.)
+//! A host that is gone answers nothing; one whose program takes nothing says so each time it is
+//! asked, for as long as that goes on. So the measure is how long it has not answered, not how long
+//! nothing moved. (If nothing waits to be acknowledged, the kernel asks by itself: `SO_KEEPALIVE`.)
 
 use std::time::Duration;
 
 use pinfold_sys::socket::stream::signs::Signs;
 
-/// Whether it is there.
+/// The verdict about the other end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
-    /// Nothing is asked of it.
+    /// No answer is asked of it.
     Idle,
     /// It is, or it is too early to tell: to be looked at again at that time, at the latest.
     Wait(u64),
@@ -23,9 +23,9 @@ pub(crate) enum Verdict {
 /// One connection that is looked at.
 #[derive(Debug)]
 pub(crate) struct KeepAlive {
-    /// How long it may leave unanswered what it is asked, ns.
+    /// The longest time for which it may leave a probe unanswered, ns.
     limit_ns: u64,
-    /// Since when it has, as far as that was seen.
+    /// The time since which a probe is unanswered, as far as that was seen.
     since_ns: Option<u64>,
 }
 
@@ -87,7 +87,7 @@ mod tests {
 
     #[test]
     fn who_answers_nothing_is_gone() {
-        // Its last word came at half a second, and what was sent at one is not answered.
+        // Its last word came at half a second, and the bytes sent at one are not answered.
         let (at, verdict) = until(60 * S, |now| signs(true, now >= S, now.saturating_sub(S / 2)));
         assert_eq!(verdict, Verdict::Gone);
         assert!((4 * S..5 * S).contains(&at), "{at}");

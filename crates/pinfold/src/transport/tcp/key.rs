@@ -1,7 +1,7 @@
 //! The key that the endpoints of one group share.
 //!
-//! Who has it may connect; there are no names behind it. It goes into every proof of a greeting and
-//! never over the wire.
+//! An endpoint that has it may connect; there are no names behind it. It goes into every proof of a
+//! greeting and never over the wire.
 
 use std::{fmt, io, os::fd::OwnedFd, path::Path};
 
@@ -25,19 +25,19 @@ pub(crate) const KEY_BYTES_MIN: usize = 32;
 /// The longest key, bytes.
 pub(crate) const KEY_BYTES_MAX: usize = 4096;
 
-/// Bytes of what a key makes of a text.
+/// Bytes of a key's MAC of a text.
 pub(crate) const MAC_BYTES: usize = 32;
 
 /// Sets this use of SHA-256 apart from all others.
 const DOMAIN: &[u8] = b"pinfold tcp shared key\0";
 
-/// A shared key. What it is made of is forgotten: only a digest of it stays, in one place, which is
-/// zeroed when it is dropped.
+/// A shared key. Its source bytes are forgotten: only a digest of them stays, in one place, which
+/// is zeroed when it is dropped.
 ///
 /// Comparing two takes the same time wherever they differ. `Debug` does not show it.
 pub(crate) struct Key(Box<[u8; MAC_BYTES]>);
 
-/// Why there is no key.
+/// The reason why there is no key.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum KeyError {
     /// There is no file.
@@ -51,7 +51,7 @@ pub(crate) enum KeyError {
     /// It is a directory, a pipe, a device.
     #[error("the key file {file} is not a regular file but {what}; look at it: ls -ld {file}")]
     NotAFile { file: String, what: &'static str },
-    /// Somebody else can change it at will.
+    /// Another user can change it at will.
     #[error("the key file {file} belongs to {owner}, not to {own} or root; {}", copy_of(file))]
     Owner { file: String, owner: String, own: String },
     /// Others may read or write it.
@@ -89,12 +89,12 @@ impl Key {
     }
 
     /// The key in a file: a regular one of 32 to 4,096 bytes that belongs to this user or to root,
-    /// that nobody else may write, and others may not read. Its group may read it if this process
+    /// that no other user may write, and others may not read. Its group may read it if this process
     /// is in the group or root owns the file, as where secrets are mounted into containers. Links
-    /// are followed; what is checked is what was opened.
+    /// are followed; the checks are made on the opened file.
     ///
     /// # Errors
-    /// [`KeyError`], with the file, what is wrong with it, and the command that mends it.
+    /// [`KeyError`], with the file, the fault, and the command that mends it.
     pub(crate) fn from_file(path: &Path) -> Result<Key, KeyError> {
         Key::from_file_of(path, pinfold_sys::user::uid())
     }
@@ -148,7 +148,7 @@ impl Key {
         })
     }
 
-    /// What the key makes of a text in parts: HMAC-SHA256 (RFC 2104). The parts count as one text, so
+    /// The key's MAC of a text in parts: HMAC-SHA256 (RFC 2104). The parts count as one text, so
     /// all but the last have to be of one length each.
     pub(crate) fn mac(&self, parts: &[&[u8]]) -> [u8; MAC_BYTES] {
         mac(&self.0, parts)
@@ -168,12 +168,12 @@ fn forbidden(mode: u32, roots: bool, in_group: impl FnOnce() -> bool) -> u32 {
     if strangers_read { wrong | GROUP_READ } else { wrong }
 }
 
-/// Whether this process is in a group.
+/// Returns whether this process is in a group.
 fn in_group(gid: u32) -> bool {
     pinfold_sys::user::gid() == gid || pinfold_sys::user::groups().contains(&gid)
 }
 
-/// Who may do what by these bits.
+/// The users that these bits allow to read or write the file, in words.
 fn trouble(wrong: u32, gid: u32) -> String {
     let rights = |read, write| match (wrong & read != 0, wrong & write != 0) {
         (true, true) => Some("read and write it"),
@@ -186,7 +186,7 @@ fn trouble(wrong: u32, gid: u32) -> String {
     [group, others].into_iter().flatten().collect::<Vec<_>>().join(", and ")
 }
 
-/// What takes these bits away, for `chmod(1)`.
+/// The mode for `chmod(1)` that takes these bits away.
 fn taken(wrong: u32) -> String {
     let classes = [("g", GROUP_READ, GROUP_WRITE), ("o", OTHER_READ, OTHER_WRITE)];
     let parts = classes.iter().filter(|(_, read, write)| wrong & (read | write) != 0);
@@ -198,7 +198,7 @@ fn taken(wrong: u32) -> String {
     parts.map(part).collect::<Vec<_>>().join(",")
 }
 
-/// What to do where the file is somebody else's to change.
+/// The advice if only another user may change the file.
 fn copy_of(file: &str) -> String {
     format!("use a copy of your own: (umask 077; cat {file} > ~/pinfold.key)")
 }
@@ -212,7 +212,7 @@ pub(super) fn mac(key: &[u8; MAC_BYTES], parts: &[&[u8]]) -> [u8; MAC_BYTES] {
     mac.finalize().into_bytes().into()
 }
 
-/// Whether two are the same, in a time that does not depend on where they differ.
+/// Returns whether two are the same, in a time that does not depend on where they differ.
 #[must_use]
 pub(super) fn is_same(one: &[u8; MAC_BYTES], other: &[u8; MAC_BYTES]) -> bool {
     one.ct_eq(other).into()
@@ -236,7 +236,7 @@ impl fmt::Debug for Key {
     }
 }
 
-/// As many bytes as there are, or fit.
+/// Reads as many bytes as there are, or fit.
 fn read(fd: &OwnedFd, into: &mut [u8]) -> Result<usize, Errno> {
     let mut len = 0;
     while len < into.len() {

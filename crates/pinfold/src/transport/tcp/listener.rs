@@ -1,4 +1,4 @@
-//! Where an endpoint can be called from other hosts.
+//! The sockets at which an endpoint can be called from other hosts.
 
 #[cfg(test)]
 use std::net::Ipv6Addr;
@@ -38,10 +38,10 @@ pub(crate) struct Listener {
     way: HostsWay,
 }
 
-/// What stands for proof at `ip`, given the key, if there is one.
+/// The proof that is asked for at `ip`, given the key, if there is one.
 ///
 /// # Errors
-/// [`Error::KeyNeeded`] where others than this host can be.
+/// [`Error::KeyNeeded`] if hosts other than this one can call there.
 pub(crate) fn auth(ip: IpAddr, key: Option<&Arc<Key>>, address: &str) -> Result<Auth> {
     match (key, Loopback::of(ip)) {
         (Some(key), _) => Ok(Auth::Key(Arc::clone(key))),
@@ -50,7 +50,7 @@ pub(crate) fn auth(ip: IpAddr, key: Option<&Arc<Key>>, address: &str) -> Result<
     }
 }
 
-/// Where an address leads. Asks the system's resolver for a name, and waits for that.
+/// The socket addresses of an address. Asks the system's resolver for a name, and waits for that.
 ///
 /// # Errors
 /// [`Error::Os`].
@@ -64,8 +64,8 @@ pub(crate) fn resolve(address: &Address) -> Result<Vec<SocketAddr>> {
 }
 
 impl Listener {
-    /// Listens at all addresses that an address stands for and this host has; at one port that is
-    /// free if it says 0.
+    /// Listens at all addresses that an address stands for and this host has; at one free port for
+    /// all if it says 0.
     ///
     /// # Errors
     /// [`Error::KeyNeeded`], [`Error::NameInUse`], [`Error::Os`].
@@ -91,7 +91,7 @@ impl Listener {
                         Host::Name(host) if sockets.len() > 1 => format!("{host}:{}", at.port()),
                         _ => at.to_string(),
                     };
-                    // Those who call do as the listener.
+                    // Accepted sockets do as the listener.
                     let way = HostsWay::put_off(&sockets[0]);
                     sockets[1..].iter().for_each(|socket| drop(HostsWay::put_off(socket)));
                     return Ok(Listener { sockets, name, way });
@@ -107,7 +107,7 @@ impl Listener {
         Err(Error::NameInUse { name })
     }
 
-    /// Where it listens, `HOST:PORT`.
+    /// The address at which it listens, `HOST:PORT`.
     pub(crate) fn at(&self) -> &str {
         &self.name
     }
@@ -201,7 +201,7 @@ mod tests {
 
     #[test]
     fn what_this_host_has_not_is_left_out() {
-        // RFC 5737: nobody has it. A key would be needed there, and is asked for first.
+        // RFC 5737: no host has it. A key would be needed there, and is asked for first.
         let (here, nowhere) = (places(0)[0], SocketAddr::from(([192, 0, 2, 1], 0)));
         assert!(matches!(bound(0, &[here, nowhere]), Err(Error::KeyNeeded { .. })));
         let sockets = sockets(&[here, nowhere]).unwrap();

@@ -39,7 +39,7 @@ pub(crate) struct Lookups {
 pub(crate) struct Lookup(Arc<Mutex<Option<Result<Vec<SocketAddr>>>>>);
 
 impl Lookup {
-    /// What it came to, once, if it has ended.
+    /// The result, once, if it has ended.
     pub(crate) fn take(&self) -> Option<Result<Vec<SocketAddr>>> {
         self.0.lock().take()
     }
@@ -86,7 +86,7 @@ mod tests {
 
     use super::*;
 
-    /// Two places, and a name that nobody knows.
+    /// Two places, and a name that the resolver does not know.
     fn resolve(address: &Address) -> Result<Vec<SocketAddr>> {
         pinfold_sys::cpu::clock::pause(Duration::from_millis(20));
         match address.to_string().as_str() {

@@ -1,31 +1,32 @@
-//! When to call a peer again whose connection broke, and when to give it up. No I/O.
+//! The times to call a peer again whose connection broke, and to give it up. No I/O.
 
 use std::time::Duration;
 
-/// Between the first calls, ns; then twice as long each time. Of each pause up to half is left out, as chance has it: many
-/// that lost one peer at the same moment do not all call it at the same moments.
+/// Between the first calls, ns; then twice as long each time. A random part of each pause, up to
+/// half, is left out: many processes that lost one peer at the same moment do not all call it at
+/// the same moments.
 const PAUSE_NS: u64 = 5_000_000;
 const PAUSE_NS_MAX: u64 = 1_000_000_000;
-/// How long the first call is waited for, ns; then twice as long each time.
+/// The time for which the first call is waited for, ns; then twice as long each time.
 const PATIENCE_NS: u64 = 1_000_000_000;
 const PATIENCE_NS_MAX: u64 = 8_000_000_000;
 
 /// A pair without a connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Reconnect {
-    /// When it is given up.
+    /// The time to give it up.
     until_ns: u64,
-    /// When to call; `None` while a call is under way, or if it is the peer that calls.
+    /// The time to call; `None` while a call is under way, or if it is the peer that calls.
     call_ns: Option<u64>,
     pause_ns: u64,
     patience_ns: u64,
-    /// Where the sequence of chances stands.
+    /// The state of the sequence of chances.
     chance: u64,
-    /// What was said last of why there is no connection: an `errno`.
+    /// The last reason why there is no connection: an `errno`.
     why: i32,
 }
 
-/// What is to be done.
+/// The next thing to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Due {
     Nothing,
@@ -36,8 +37,8 @@ pub(crate) enum Due {
 }
 
 impl Reconnect {
-    /// One that begins now, because of the `errno` `why`. `calls`: it is this side that calls. `chance` is to be
-    /// another one wherever else somebody calls.
+    /// A reconnection that begins now, because of the `errno` `why`. `calls`: it is this side that
+    /// calls. `chance` has to differ from that of every other caller.
     pub(crate) fn new(
         now_ns: u64,
         limit: Duration,
@@ -56,12 +57,12 @@ impl Reconnect {
         }
     }
 
-    /// When to [look](Reconnect::due) again.
+    /// The time to [look](Reconnect::due) again.
     pub(crate) fn due_ns(&self) -> u64 {
         self.call_ns.map_or(self.until_ns, |at| at.min(self.until_ns))
     }
 
-    /// What is to be done now. A call has then begun.
+    /// The thing to do now. A call has then begun.
     pub(crate) fn due(&mut self, now_ns: u64) -> Due {
         if now_ns >= self.until_ns {
             return Due::GiveUp(self.why);
@@ -131,7 +132,7 @@ mod tests {
         assert!(pauses.len() > 12 && pauses.len() < 40, "{}", pauses.len());
     }
 
-    /// The pauses of one that calls in vain.
+    /// The pauses of a side that calls in vain.
     fn pauses(chance: u64) -> Vec<u64> {
         let mut reconnect = Reconnect::new(0, Duration::from_secs(100), true, 104, chance);
         let mut pause = || {

@@ -1,14 +1,16 @@
-//! Callers that have not shown the key yet, and who of them makes room for another. No I/O.
+//! Callers that have not shown the key yet, and the choice of one to make room for another. No I/O.
 //!
-//! Nobody needs long to show it, and whoever says nothing may have been sent to take the places of others. So a
-//! stranger has its place for a moment whatever comes; after that it is the first to go, oldest first, of
-//! the source that has most of them. No source can so keep more places than any other that wants some.
+//! No caller needs long to show it, and a silent one may have been sent to take the places of
+//! others. So a stranger has its place for a moment in any case; after that it is the first to go,
+//! oldest first, of the source that has most of them. No source can so keep more places than any
+//! other that wants some.
 
 use std::{collections::HashMap, net::IpAddr};
 
 /// Strangers at a time.
 pub(crate) const UNAUTHENTICATED_MAX: usize = 128;
-/// How long each of them is left in peace, ns: some times what a packet takes around the world.
+/// The time for which each of them is left in peace, ns: some times a packet's trip around the
+/// world.
 const PEACE_NS: u64 = 500_000_000;
 
 /// A caller that was answered.
@@ -19,7 +21,7 @@ pub(crate) struct Caller {
 }
 
 impl Caller {
-    /// Who is taken for one and the same: whoever has an address of IPv6 has 2^64 of them.
+    /// The source that a caller counts for: one host of IPv6 has 2^64 addresses.
     fn source(&self) -> IpAddr {
         match self.from {
             IpAddr::V6(ip) => IpAddr::V6((u128::from(ip) >> 64 << 64).into()),
@@ -28,7 +30,7 @@ impl Caller {
     }
 }
 
-/// Whether one more can be answered.
+/// The answer to one more caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Room {
     There,
@@ -38,7 +40,7 @@ pub(crate) enum Room {
     Later(u64),
 }
 
-/// Whether there is room for one more besides these, who have numbers.
+/// Checks for room for one more besides these, which have numbers.
 pub(crate) fn room(unauthenticated: &[(usize, Caller)], now_ns: u64) -> Room {
     if unauthenticated.len() < UNAUTHENTICATED_MAX {
         return Room::There;

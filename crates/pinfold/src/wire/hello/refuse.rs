@@ -1,10 +1,10 @@
-//! The message that says why a connection is refused. All of it is the same in every version.
+//! The message with the reason why a connection is refused. All of it is the same in every version.
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use super::{Decoded, ERRNO_MAX, Head, Malformed, REFUSE, exactly, head};
 
-/// Calls that a refusal can name. They go by their places here.
+/// Calls that a refusal can name, by their places here.
 pub(super) const CALLS: [&str; 11] = [
     "accept4",
     "memfd_create",
@@ -19,18 +19,18 @@ pub(super) const CALLS: [&str; 11] = [
     "epoll_ctl",
 ];
 
-/// Why a connection is refused.
+/// The reason why a connection is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Refuse {
     /// The access rule does not admit the user.
     NotAdmitted {
         /// The user the listening endpoint runs as.
         owner: u32,
-        /// The user who connected, as the listening side sees it.
+        /// The user that connected, as the listening side sees it.
         user: u32,
-        /// How many other users the rule names.
+        /// The number of other users that the rule names.
         users: u32,
-        /// How many groups the rule names.
+        /// The number of groups that the rule names.
         groups: u32,
     },
     /// No version in common.
@@ -42,14 +42,14 @@ pub(crate) enum Refuse {
     },
     /// The listening endpoint has all the peers it may have.
     Full {
-        /// How many that is.
+        /// The limit.
         peers_max: u64,
     },
     /// The listening process ran out of something.
     Exhausted {
         /// The call that failed, if it is one of [`CALLS`]; else empty.
         call: &'static str,
-        /// What the kernel said.
+        /// The kernel's error.
         errno: i32,
     },
 }
@@ -84,7 +84,7 @@ pub(super) fn decode(bytes: &[u8]) -> Decoded<Refuse> {
     exactly::<RefuseMessage>(bytes)?.check()
 }
 
-/// Whether it is a refusal instead: after Welcome and Proof the listening side may still lack
+/// The refusal, if the message is one: after Welcome and Proof the listening side may still lack
 /// something.
 pub(crate) fn decode_refusal(bytes: &[u8]) -> Option<Refuse> {
     head(bytes, REFUSE).ok()?;
@@ -134,7 +134,7 @@ mod tests {
         }
         assert_eq!(refusal(2, [1, 1 << 32, 0, 0]), range);
         assert!(refusal(0, [0; 4]).is_err() && refusal(5, [0; 4]).is_err());
-        // What the kernel never says is not said to have been said.
+        // An error that the kernel never reports is not taken for one.
         for errno in [0, 4096, u64::from(u32::MAX)] {
             let Ok(Refuse::Exhausted { errno, call }) = refusal(4, [errno, 0, 0, 0]) else {
                 panic!("{errno}");

@@ -75,7 +75,7 @@ fn refuses() -> impl Strategy<Value = Refuse> {
     ]
 }
 
-/// Whatever the decoders say of these bytes, they say it without a panic.
+/// The decoders take any bytes without a panic.
 fn decode_all(bytes: &[u8]) {
     let _ = decode_versions(bytes);
     let _ = decode_hello(bytes);

@@ -1,7 +1,7 @@
 //! Frames: descriptors on their way to another host.
 //!
-//! What a lane carries within a host goes over a connection as frames. Each is four words, then so many
-//! words of the descriptor's body as its kind calls for, then the bulk bytes of its piece. Words are
+//! The descriptors of a lane go over a connection as frames. Each is four words, then the words of
+//! the descriptor's body that its kind needs, then the bulk bytes of its piece. Words are
 //! little-endian.
 //!
 //! ```text
@@ -12,8 +12,8 @@
 //! word 3  the descriptor's header without what the ring adds; of a signal its number
 //! ```
 //!
-//! The bytes of a long message, or of all of it that was asked for, can follow in one: its piece then begins
-//! at `u32::MAX`, and their number is the message's length, or the second word of the body.
+//! All bytes of a long message, or all that were asked for, can follow in one frame: its piece then
+//! begins at `u32::MAX`, and their number is the message's length, or the second word of the body.
 //!
 //! Descriptors that name memory of their sender's mean nothing on another host. They do not cross.
 
@@ -31,21 +31,21 @@ pub(crate) const HEAD_BYTES: usize = 32;
 
 const WANTS_WORD: u64 = 1 << 63;
 
-/// What is no descriptor.
+/// The signals, which are no descriptors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u64)]
 pub(crate) enum Signal {
-    /// Only what every frame says.
+    /// No more than the fields of every frame.
     Word = 0,
     /// The sender has closed the connection in good order; nothing follows.
     Goodbye = 1,
 }
 
-/// What a frame brings.
+/// The content of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Brings {
     Signal(Signal),
-    /// A descriptor: its number, header, and how many words of body follow.
+    /// A descriptor: its number, its header, and the number of words of body that follow.
     Descriptor {
         number: u64,
         header: Header,
@@ -53,14 +53,14 @@ pub(crate) enum Brings {
     },
 }
 
-/// What a frame begins with.
+/// The beginning of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Head {
     /// Descriptors of the other direction that have come.
     pub received: u64,
     /// Credit of the other direction that was given back.
     pub released: u64,
-    /// Whether the sender waits to hear what has come.
+    /// True if the sender waits for an acknowledgement.
     pub wants_word: bool,
     pub brings: Brings,
 }
@@ -86,7 +86,7 @@ fn words(header: Header) -> Option<usize> {
 }
 
 impl Head {
-    /// As bytes.
+    /// The head as bytes.
     pub(crate) fn bytes(&self) -> [u8; HEAD_BYTES] {
         let (number, word) = match self.brings {
             Brings::Signal(signal) => (0, signal as u64),
@@ -101,7 +101,7 @@ impl Head {
         bytes
     }
 
-    /// Out of bytes that a peer sent. `None`: no honest peer sends that.
+    /// Decodes bytes that a peer sent. `None`: no honest peer sends that.
     pub(crate) fn read(bytes: &[u8; HEAD_BYTES]) -> Option<Head> {
         let mut words_read = [0; HEAD_BYTES / 8];
         read_words(bytes, &mut words_read);
@@ -133,8 +133,8 @@ pub(crate) fn read_words(bytes: &[u8], words: &mut [u64]) {
     }
 }
 
-/// What of a descriptor crosses: how many words of its body, as they are to be there, and its piece.
-/// `None`: it does not cross.
+/// The part of a descriptor that crosses: the number of words of its body, changed to what they are
+/// to be there, and its piece. `None`: it does not cross.
 pub(crate) fn crossing(header: Header, body: &mut Body) -> Option<(usize, Option<Piece>)> {
     let piece = match header.kind()? {
         Kind::Eager => Some(Eager::read(body).piece),
@@ -147,7 +147,7 @@ pub(crate) fn crossing(header: Header, body: &mut Body) -> Option<(usize, Option
         _ if !may_cross(header, body)? => return None,
         _ => None,
     };
-    // What is to be known there comes first.
+    // The facts that the other side needs come first.
     match header.kind()? {
         Kind::Rts => body[2] = u64::from(Rts::read(body).unasked),
         Kind::Cts => {
@@ -160,8 +160,8 @@ pub(crate) fn crossing(header: Header, body: &mut Body) -> Option<(usize, Option
     Some((words(header)?, piece))
 }
 
-/// Whether a descriptor that is about regions may cross: one that has the owner do what is asked does.
-/// All others do.
+/// Returns whether a descriptor about regions may cross: one that has the owner perform operations
+/// does. Descriptors of other kinds all do.
 fn may_cross(header: Header, body: &Body) -> Option<bool> {
     Some(match header.kind()? {
         Kind::Open => matches!(Open::read(body), Some(Open { by: By::Owner, .. })),
@@ -174,20 +174,20 @@ fn may_cross(header: Header, body: &Body) -> Option<bool> {
     })
 }
 
-/// What follows the words of a frame.
+/// The bytes behind the words of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Follows {
     Nothing,
     /// The bytes of the descriptor's piece.
     Piece(u32),
-    /// So many bytes of its message.
+    /// This many bytes of its message.
     Long(u64),
 }
 
-/// Stands for the piece where a long message follows.
+/// The stand-in for the piece where a long message follows.
 const LONG: Piece = Piece { offset: u32::MAX, len: 0, sample: 0 };
 
-/// The words of the frame with which a long message begins, whose bytes all follow.
+/// The words of the frame that begins a long message whose bytes all follow.
 pub(crate) fn long_eager(tag: u64, len: u64) -> [u64; 3] {
     Eager { tag, len, piece: LONG }.body()
 }
@@ -197,8 +197,8 @@ pub(crate) fn long_data(bytes: u64) -> [u64; 2] {
     [LONG.body()[0], bytes]
 }
 
-/// The descriptor's body as it is here, from the words that came, and what follows them. What they might
-/// say of memory is not taken over. `None`: no honest peer sends that.
+/// The descriptor's body as it is here, from the words that came, and the bytes that follow them.
+/// Words that might name memory are not taken over. `None`: no honest peer sends that.
 pub(crate) fn arrived(header: Header, words: &Body) -> Option<(Body, Follows)> {
     let mut body = *words;
     let follows = match header.kind()? {
@@ -294,7 +294,7 @@ mod tests {
             let mut bytes = bytes;
             for small in [false, true] {
                 if small {
-                    // What only headers have that came to be by `Header::new`.
+                    // Only the bits that headers made by `Header::new` can have.
                     bytes[24..28].fill(0);
                     bytes[26] = kind as u8;
                 }

@@ -9,8 +9,8 @@
 //!     Confirm  ->                              my proof that I saw it, or why not
 //! ```
 //!
-//! A Knock is the same in every version of the protocol. All that follows it ends in a proof over the
-//! whole greeting so far, and is looked at only if that is right.
+//! A Knock is the same in every version of the protocol. All packets after it end in a proof over
+//! the whole greeting so far, and are looked at only if that is right.
 
 use zerocopy::{
     FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned,
@@ -53,17 +53,17 @@ impl Versions {
     }
 }
 
-/// How a side proves that it may connect.
+/// The kind of proof that a side may connect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum AuthKind {
-    /// Not at all: there is no key, and both are on one host.
+    /// No proof: there is no key, and both are on one host.
     None = 1,
-    /// By HMAC-SHA256 under a key that both have.
+    /// HMAC-SHA256 under a key that both have.
     Key = 2,
 }
 
-/// Which side of a pair this is.
+/// The side of a pair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Role {
@@ -81,18 +81,18 @@ pub(crate) struct Knock {
     pub nonce: [u8; NONCE_BYTES],
 }
 
-/// Why a side that has seen the other's proof goes no further.
+/// The reason why a side that has seen the other's proof goes no further.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Refusal {
     /// The listening endpoint has all the peers it may have.
     Full { peers_max: u64 },
     /// The process ran out of something.
     Exhausted { errno: u32 },
-    /// It does not know the session, or not as the other side does; and which process it is.
+    /// It does not know the session, or not as the other side does; with the process that it is.
     UnknownSession { incarnation: u64 },
-    /// One wants the connection encrypted, and the other not.
+    /// One side wants the connection encrypted, and the other does not.
     TlsDiffers,
-    /// What the other side offers makes no sense.
+    /// The other side's offer makes no sense.
     Senseless,
     /// Both are one endpoint.
     Itself,
@@ -132,7 +132,7 @@ struct RawClaim {
 #[repr(C)]
 struct RawReply {
     verdict: RawVerdict,
-    /// Nothing, if it is refused.
+    /// All zero, if it is refused.
     offer: RawOffer,
     proof: [u8; PROOF_BYTES],
 }
@@ -144,7 +144,7 @@ struct RawConfirm {
     proof: [u8; PROOF_BYTES],
 }
 
-/// 0, or what a refusal is as a number, and its number.
+/// 0, or the code of a refusal, and its number.
 #[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 struct RawVerdict {
@@ -175,19 +175,19 @@ impl Packet {
         packet
     }
 
-    /// What is proved.
+    /// The bytes under the proof.
     pub(crate) fn body(&self) -> &[u8] {
         &self.bytes[..self.len - PROOF_BYTES]
     }
 
-    /// All of it.
+    /// The whole packet.
     pub(crate) fn proved(&mut self, proof: &[u8; PROOF_BYTES]) -> &[u8] {
         self.bytes[self.len - PROOF_BYTES..self.len].copy_from_slice(proof);
         &self.bytes[..self.len]
     }
 }
 
-/// What is proved in a packet that has a proof, and the proof. `None`: it is too short.
+/// The bytes under the proof in a packet that has one, and the proof. `None`: it is too short.
 pub(crate) fn split_proof(packet: &[u8]) -> Option<(&[u8], &[u8; PROOF_BYTES])> {
     packet.split_last_chunk()
 }
@@ -235,7 +235,7 @@ impl Knock {
         other.then_some(edition[0])
     }
 
-    /// Whether a knock can begin with these bytes.
+    /// Returns whether a knock can begin with these bytes.
     pub(crate) fn can_begin(bytes: &[u8]) -> bool {
         bytes.iter().zip(MAGIC).all(|(&is, expected)| is == expected)
     }

@@ -1,4 +1,4 @@
-//! What one side of a TCP connection says about itself once both have proved that they share the key.
+//! The facts that one side of a TCP connection tells about itself once both have proved the key.
 
 use zerocopy::{
     FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned,
@@ -16,48 +16,49 @@ const NAME_MAX: usize = 64;
 /// The highest number of a frame, and of a byte of one.
 pub(crate) const SEQ_MAX: u64 = i64::MAX as u64;
 
-/// Who is there and what it offers.
+/// The endpoint, and its offer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Offer {
     /// Drawn at random when the endpoint was made; never all zero.
     pub endpoint_id: [u8; 16],
-    /// Drawn at random when the process began, never 0: a peer that was started anew is a new peer.
+    /// Drawn at random when the process began, never 0: a peer that was restarted is a new peer.
     pub incarnation: u64,
     /// The host it runs on.
     pub host: HostIdentity,
-    /// Where peers on the same host find it.
+    /// The name by which peers on the same host find it.
     pub local: Option<LocalName>,
-    /// What the user calls the endpoint; at most 32 bytes, no control characters.
+    /// The user's name for the endpoint; at most 32 bytes, no control characters.
     pub label: String,
-    /// What it grants the reader of this.
+    /// The limits that it grants the reader of this.
     pub limits: Limits,
     /// The paths it has not switched off, for a peer on the same host.
     pub paths: PathSet,
-    /// What it can do over TCP.
+    /// Its abilities over TCP.
     pub modes: ModeSet,
-    /// Whether it wants the connection encrypted.
+    /// True if it wants the connection encrypted.
     pub tls: bool,
 }
 
-/// Two processes with the same are on one host, and see the same local endpoints.
+/// Two processes with the same identity are on one host, and see the same local endpoints.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct HostIdentity {
     /// Drawn by the kernel when it booted.
     pub boot: [u8; 16],
-    /// Drawn at random for what sees the same local endpoints: containers share a boot, not these.
+    /// Drawn at random for a set of processes that see the same local endpoints: containers share a
+    /// boot, not this.
     pub word: u64,
 }
 
 /// An endpoint of this host, `local:USER/NAME`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct LocalName {
-    /// By number.
+    /// The user's number.
     pub user: u32,
-    /// By the rules of local names.
+    /// The endpoint's name, by the rules of local names.
     pub name: String,
 }
 
-/// What a side can do over TCP, one bit each.
+/// The abilities of a side over TCP, one bit each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ModeSet(u16);
 
@@ -85,7 +86,7 @@ impl ModeSet {
         ModeSet(self.0 | more.0)
     }
 
-    /// What both have.
+    /// The abilities of both.
     pub(crate) const fn and(self, other: ModeSet) -> ModeSet {
         ModeSet(self.0 & other.0)
     }
@@ -95,30 +96,30 @@ impl ModeSet {
     }
 }
 
-/// Whether a connection begins a session or goes on with one.
+/// The session of a connection: a new one, or one that goes on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Wanted {
     New,
     Resume(Resume),
 }
 
-/// How much of what the other side sends has come.
+/// The amount of the other side's bytes that has come.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Reached {
-    /// Frames, all of each.
+    /// Whole frames.
     pub frames: u64,
     /// Bytes that follow the words of the next one.
     pub bytes: u64,
 }
 
-/// Which session goes on, and from where.
+/// The session that goes on, and the point from which it does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Resume {
     /// Never all zero.
     pub id: [u8; 16],
-    /// How far its sender has received.
+    /// The point up to which its sender has received.
     pub received: Reached,
-    /// That its sender knows the session's secret.
+    /// The proof that its sender knows the session's secret.
     pub proof: [u8; 32],
 }
 
@@ -153,7 +154,7 @@ pub(super) struct RawOffer {
 const _: () = assert!(size_of::<RawOffer>() == 232);
 
 impl RawOffer {
-    /// What is sent where there is no offer.
+    /// The offer field of a packet without an offer.
     pub(super) fn nothing() -> RawOffer {
         RawOffer::new_zeroed()
     }
@@ -178,7 +179,7 @@ impl RawOffer {
             ..RawOffer::nothing()
         };
         raw.label[..label.len()].copy_from_slice(label.as_bytes());
-        // A name that is too long is nobody's.
+        // A name that is too long is left out.
         if let Some(local) = offer.local.as_ref().filter(|local| local.name.len() <= NAME_MAX) {
             raw.flags |= FLAG_LOCAL;
             raw.user = local.user.into();
@@ -315,7 +316,7 @@ mod tests {
             }
         }
 
-        /// No byte is without meaning: what is accepted is what would be sent.
+        /// No byte is without meaning: an accepted packet is encoded as it came.
         #[test]
         fn what_is_accepted_is_what_would_be_sent(
             offer in offers(), at in 0usize..232, byte: u8, resume: bool

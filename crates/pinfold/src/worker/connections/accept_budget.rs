@@ -1,26 +1,26 @@
-//! How much of an endpoint's time callers get, whoever they are and however many. No I/O.
+//! The share of an endpoint's time that callers get, whatever their number. No I/O.
 //!
-//! Nobody can tell a caller that will be a peer from one that only takes time. So all of them together
-//! have a part of it, while there are peers; those come in between.
+//! A caller that will be a peer cannot be told from one that only takes time. So all callers
+//! together have a part of the time, while there are peers; those come in between.
 
-/// What callers get before it is the peers' turn again, ns.
+/// The time that callers get before it is the peers' turn again, ns.
 pub(super) const TURN_NS: u64 = 1_000_000;
-/// What they may have had beyond their part, ns.
+/// The time that they may have had beyond their part, ns.
 const AHEAD_NS: u64 = 10_000_000;
 /// Their part is one of so many.
 const PARTS: u64 = 4;
 
-/// What callers have had.
+/// The time that callers have had.
 #[derive(Debug, Default)]
 pub(super) struct Share {
-    /// Beyond their part, at that time.
+    /// Time beyond their part, as of `at_ns`.
     ahead_ns: u64,
     at_ns: u64,
 }
 
 impl Share {
-    /// Callers had the time from `began_ns` to `now_ns`. When they are to be answered again, if they
-    /// have had too much.
+    /// Callers had the time from `began_ns` to `now_ns`. Returns when they are to be answered
+    /// again, if they have had too much.
     pub(super) fn worked(&mut self, began_ns: u64, now_ns: u64) -> Option<u64> {
         let passed = now_ns.saturating_sub(self.at_ns);
         self.ahead_ns = self.ahead_ns.saturating_sub(passed / PARTS);
@@ -44,7 +44,7 @@ mod tests {
         }));
     }
 
-    /// Callers that would take all there is.
+    /// Callers that would take all the time there is.
     #[test]
     fn a_flood_gets_its_part() {
         let mut share = Share::default();
@@ -60,7 +60,7 @@ mod tests {
         }
         let part = had * 100 / (now - begin);
         assert!((20..=25).contains(&part), "{part} %");
-        // Somebody who calls then is not long in coming.
+        // A caller that comes then is soon answered.
         assert!(longest <= 5 * AHEAD_NS, "{longest}");
     }
 }

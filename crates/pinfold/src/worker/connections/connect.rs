@@ -1,4 +1,4 @@
-//! How peers join: this endpoint calls, or is called, and greetings are taken as far as they go.
+//! Joining: this endpoint calls, or is called, and greetings are taken as far as they go.
 
 use std::{sync::Arc, time::Duration};
 
@@ -27,7 +27,7 @@ use crate::{
 };
 
 impl Engine {
-    /// Begins to connect. The result comes under the number returned.
+    /// Begins to connect. The result is stored under the number returned.
     pub(crate) fn call(&mut self, address: &Address, patience: Duration) -> Result<u64> {
         self.room_for_peer()?;
         let now = clock::now_ns();
@@ -67,7 +67,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Takes callers off a listener's queue: that of the local name, or of the one beside.
+    /// Takes callers off a listener's queue: that of the local name, or of the one beside it.
     pub(super) fn answer_callers(&mut self, same_host: bool) {
         let mut turned_away = 0;
         let end = clock::now_ns() + TURN_NS;
@@ -82,7 +82,7 @@ impl Engine {
             let Some(listener) = listener else { return };
             match listener.accept() {
                 Ok(Some((socket, who))) => {
-                    // Who comes from a connection has its place already.
+                    // A caller that was sent here by a connection has its place already.
                     let room = same_host || self.room_for_peer().is_ok();
                     let granted = self.grant(false);
                     let handshake = local::Handshake::accepted(
@@ -103,7 +103,7 @@ impl Engine {
                     turned_away += 1;
                 }
                 Err(error) => {
-                    // Not even a word for the caller: it stays queued, and the listener is left
+                    // Not even an answer for the caller: it stays queued, and the listener is left
                     // alone for a while, or it would keep the endpoint awake.
                     tracing::warn!(%error, "a caller cannot be answered now");
                     let _ = epoll.remove(listener.fd());
@@ -151,7 +151,7 @@ impl Engine {
         Some(handshake.step(clock::now_ns(), paths, tally, epoll, &ticket))
     }
 
-    /// What becomes of a greeting that has taken a step.
+    /// Acts on the result of a step of a greeting.
     fn stepped(&mut self, at: usize, step: Result<Step>) {
         let greeting = self.connections.greetings.get_mut(at).and_then(Option::as_mut);
         if let Some(session) = greeting.and_then(|it| it.handshake.take_readmitted()) {
@@ -210,7 +210,7 @@ impl Engine {
                 return self.call_failed(id, &error);
             }
             (Err(error), None) => Err(error),
-            // Neither side of a greeting takes the one for the other.
+            // Neither side of a greeting takes the one outcome for the other.
             (Ok(_), _) => Err(Error::Closed),
         };
         drop(greeting);
@@ -242,7 +242,7 @@ impl Engine {
         if let Err(error) =
             self.connections.watch_peer(peer, &self.core, handshake::silence(reconnect_timeout))
         {
-            // What it was granted is the caller's to take back.
+            // The credit granted to the peer is the caller's to take back.
             (peer.granted, peer.announced_max) = (0, 0);
             self.record_gone(id, Gone::Disconnected);
             return Err(error);
@@ -262,7 +262,7 @@ impl Connections {
         match &mut peer.transport {
             PeerTransport::Shm(socket) => watch(&self.epoll, socket, about)?,
             PeerTransport::Tcp(bridge) => {
-                // What is encrypted has to be read by this process.
+                // Encrypted bytes have to be read by this process.
                 if bridge.suite().is_none() {
                     bridge.leave_by(Transmitter::new(Arc::clone(&core.driver)));
                 }

@@ -1,7 +1,7 @@
-//! Whether the names that others find the endpoint by still lead to it.
+//! The names by which others find the endpoint: checks that they still lead to it.
 //!
-//! A name is a file, and anybody with the right to can remove it. No event tells of that but by
-//! `inotify(7)`, of which a user has few, so the endpoint looks: while it makes progress every second,
+//! A name is a file, and any process with the right to can remove it. Only `inotify(7)` would tell
+//! of that, of which a user has few, so the endpoint looks: while it makes progress every second,
 //! and it wakes up from its sleep for that.
 
 use super::{Connections, LISTENER, SAME_HOST, token, watch};
@@ -10,24 +10,24 @@ use crate::{Error, Source, status::Tally, transport::local::Listener, worker::En
 /// Between looks while the endpoint makes progress.
 const AWAKE_NS: u64 = 1_000_000_000;
 
-/// Between looks while it sleeps, and while its name is another's.
+/// Between looks while it sleeps, and while another endpoint has its name.
 const ASLEEP_NS: u64 = 10_000_000_000;
 
 impl Connections {
-    /// When a sleeping endpoint looks after its names; `None` without one.
+    /// The time at which a sleeping endpoint looks at its names; `None` without one.
     pub(super) fn names_due_ns(&self) -> Option<u64> {
         let has_names = self.listener.is_some() || self.same_host.is_some();
         has_names.then(|| self.names_looked_ns.saturating_add(ASLEEP_NS))
     }
 
-    /// Tells once that nobody can connect any more, since another has the name.
+    /// Reports once that peers can no longer connect, since another endpoint has the name.
     pub(crate) fn take_lost(&mut self) -> Option<Error> {
         self.lost_name.take().map(|name| Error::NameLost { name })
     }
 }
 
 impl Engine {
-    /// Looks after the names, if that is due: a few system calls.
+    /// Checks the names, if that is due: a few system calls.
     pub(super) fn look_after_names(&mut self, now_ns: u64) {
         if now_ns < self.connections.names_ns {
             return;
@@ -43,7 +43,7 @@ impl Engine {
         let Some(listener) = self.listener(same_host) else { return };
         let was_lost = listener.is_lost();
         if !listener.is_in_place() {
-            // Those who called by the file that is gone are in the queue of the socket that goes.
+            // Callers by the file that is gone are in the queue of the socket that goes.
             self.answer_callers(same_host);
         }
         let Some(listener) = self.listener(same_host) else { return };
@@ -79,7 +79,8 @@ impl Engine {
         }
     }
 
-    /// Nobody can connect: whoever waits for that is told, and what only a newcomer could end, ends.
+    /// No peer can connect: threads that wait for one are told, and operations that only a newcomer
+    /// could end, end.
     fn tell_of_lost(&mut self, name: String) {
         if self.peers.live() == 0 {
             for key in self.core.matcher.drop_posted(|from| from == Source::Any) {

@@ -28,7 +28,7 @@ use crate::{
 };
 
 impl Peer {
-    /// With what its session goes on now.
+    /// The ticket by which the peer's session goes on now.
     pub(super) fn ticket(&self) -> Option<Ticket> {
         let (session, bridge) = (self.session.as_ref()?, self.transport.as_tcp()?);
         let stays = self.leaving.is_none();
@@ -37,7 +37,7 @@ impl Peer {
 }
 
 impl Connections {
-    /// A peer is not waited for any more, nor called.
+    /// A peer is no longer waited for, nor called.
     pub(super) fn end_reconnect(&mut self, id: PeerId) {
         self.reconnecting.retain(|(peer, _)| *peer != id);
         self.end_greetings(id, None);
@@ -56,7 +56,7 @@ impl Connections {
 }
 
 impl Engine {
-    /// Whether a peer whose connection has ended is waited for.
+    /// Returns whether a peer whose connection has ended is waited for.
     pub(crate) fn may_return(&mut self, id: PeerId, ended: Ended) -> bool {
         let why = match ended {
             Ended::Gone => Errno::CONNRESET.raw_os_error(),
@@ -82,17 +82,17 @@ impl Engine {
         let calls = peer.session.as_ref().is_some_and(|session| session.home.is_some());
         tracing::debug!(peer = peer.info.name, why, calls, "a connection broke");
         self.connections.end_reconnect(id);
-        // Without chance there is at least the time.
+        // Without a random number there is at least the time.
         let chance = super::super::random().map_or_else(|_| clock::now_ns(), u64::from_ne_bytes);
         let reconnect =
             Reconnect::new(clock::now_ns(), self.config.reconnect_timeout, calls, why, chance);
         self.connections.reconnecting.push((id, reconnect));
-        // Whoever sleeps does so for less long now.
+        // A thread that sleeps has to do so for less long now.
         self.kick = true;
         self.core.wakes.any = true;
     }
 
-    /// Calls those that are to be called, and gives up those that stayed away for too long.
+    /// Calls the peers that are to be called, and gives up those that stayed away for too long.
     pub(super) fn see_to_reconnecting(&mut self, now_ns: u64) {
         let mut at = 0;
         while let Some((id, reconnect)) = self.connections.reconnecting.get_mut(at) {
@@ -129,7 +129,7 @@ impl Engine {
                 home.places = places;
             }
         }
-        // Where it was last is the first to be tried.
+        // The place where the peer was last is tried first.
         let places: Vec<_> = [home.to].into_iter().chain(home.places.iter().copied()).collect();
         let (name, now) = (home.address.clone(), clock::now_ns());
         let reconnect_timeout = self.config.reconnect_timeout;
@@ -144,7 +144,7 @@ impl Engine {
         Ok(())
     }
 
-    /// How a peer is gone whose greeting at `to`, which was to lead it back, was `refused`; `None`
+    /// The end of a peer whose greeting at `to`, which was to lead it back, was `refused`; `None`
     /// if it may still be there.
     pub(super) fn gone_for_good(
         &self,
@@ -153,7 +153,8 @@ impl Engine {
         to: SocketAddr,
     ) -> Option<Gone> {
         let session = self.peers.get(id)?.session.as_ref()?;
-        // Who answers elsewhere may be anybody that has the name as well, also of the same process.
+        // An endpoint that answers elsewhere may be another with the same name, also of the same
+        // process.
         if session.home.as_ref()?.to != to {
             return None;
         }
@@ -173,9 +174,9 @@ impl Engine {
         tracing::debug!(%error, ?id, "a peer did not come back");
         let Connections { lookups, reconnecting, .. } = &mut self.connections;
         let session = self.peers.get_mut(id).and_then(|peer| peer.session.as_mut());
-        // If there is no home, it is the peer that calls, and may once more.
+        // Without a home it is the peer that calls, and it may do so once more.
         let Some(Session { home: Some(home), lookup, .. }) = session else { return };
-        // It may be elsewhere; then that is called as well.
+        // The peer may be elsewhere; then that place is called as well.
         if lookup.is_none()
             && let Ok(address) = home.address.parse::<Address>()
             && matches!(address.host(), Host::Name(_))
@@ -189,7 +190,7 @@ impl Engine {
         self.core.wakes.any = true;
     }
 
-    /// A peer calls that has a session here: what it has of connections is over, for it was told in this
+    /// A peer that has a session here calls: its connections are over, for it was told in this
     /// greeting how much has come.
     pub(super) fn replaced(&mut self, at: usize, session: &[u8; 16]) {
         let Some(&id) = self.connections.sessions.get(session) else { return };
@@ -234,7 +235,7 @@ impl Engine {
     }
 }
 
-/// What the system said, as far as it is known.
+/// The `errno` of the error, as far as it is known.
 fn errno_of(error: &Error) -> i32 {
     let errno = match error {
         Error::Os { source, .. } => source.raw_os_error(),

@@ -1,4 +1,5 @@
-//! The local name of an endpoint that listens for other hosts, for those of its callers that are on this one.
+//! The local name of an endpoint that listens for other hosts: for those of its callers that are on
+//! this host.
 
 use pinfold_sys::io::poll::Epoll;
 
@@ -11,7 +12,8 @@ use crate::{
     worker::pending_peer::PendingPeer,
 };
 
-/// Listens there. `None` if that is not wanted, or cannot be: then callers stay with their connections.
+/// Listens there. `None` if that is not wanted, or not possible: then callers stay with their
+/// connections.
 pub(super) fn listen(config: &Config, us: &Us, epoll: &Epoll) -> Option<Listener> {
     if !config.local_shortcut {
         return None;
@@ -28,13 +30,13 @@ pub(super) fn listen(config: &Config, us: &Us, epoll: &Epoll) -> Option<Listener
 }
 
 impl Connections {
-    /// What peers are told of it.
+    /// The local name as peers are told it.
     pub(super) fn local_name(&self) -> Option<LocalName> {
         let name = self.same_host.as_ref()?.address().name().to_owned();
         Some(LocalName { user: pinfold_sys::user::uid(), name })
     }
 
-    /// Keeps out who has come by that name without having been let in over a connection.
+    /// Keeps out a peer that comes by that name without having been let in over a connection.
     pub(super) fn check_admitted(&self, pending: &PendingPeer) -> Result<()> {
         let admitted = |id| self.greetings.iter().flatten().any(|it| it.handshake.admitted() == id);
         if admitted(Some(pending.endpoint_id)) {

@@ -36,8 +36,8 @@ impl Connections {
         greetings.filter_map(|(at, it)| Some((at, it.as_ref()?.tcp_peer()?))).collect()
     }
 
-    /// What this endpoint says of itself. `reconnect_timeout`: how long it waits for a peer to come
-    /// back.
+    /// The greeting's offer of this endpoint. `reconnect_timeout`: how long it waits for a peer to
+    /// come back.
     pub(super) fn offer(&self, granted: Limits, reconnect_timeout: Duration) -> Result<Offer> {
         let Us { endpoint_id, label, paths, .. } = &self.us;
         let here = (self.shortcut, self.local_name());
@@ -47,7 +47,7 @@ impl Connections {
 }
 
 impl Engine {
-    /// Begins to connect to an endpoint on another host. The result comes under the number
+    /// Begins to connect to an endpoint on another host. The result is stored under the number
     /// returned.
     pub(crate) fn connect_tcp(&mut self, address: &Address, patience: Patience) -> Result<u64> {
         self.room_for_peer()?;
@@ -62,11 +62,11 @@ impl Engine {
         self.greet_by(Handshake::Dial(Box::new(dial)), granted)
     }
 
-    /// Goes on with the calls of a greeting that has no connection yet; once there is one, it
-    /// begins there.
+    /// Goes on with the calls of a greeting that has no connection yet; once there is one, the
+    /// greeting begins there.
     ///
     /// # Errors
-    /// Why there will be none.
+    /// Why there will be no connection.
     pub(super) fn dial(&mut self, at: usize) -> Result<()> {
         let Connections { greetings, epoll, key, lookups, .. } = &mut self.connections;
         let greeting = greetings.get_mut(at).and_then(Option::as_mut);
@@ -77,7 +77,7 @@ impl Engine {
         loop {
             match dial.step(now, key.as_ref(), lookups, epoll, about) {
                 Ok(Dialled::More) => {
-                    // Whoever sleeps may have to do so for less long.
+                    // A thread that sleeps may have to do so for less long.
                     self.kick |= dial.due_ns() < due_ns;
                     return Ok(());
                 }
@@ -99,8 +99,8 @@ impl Engine {
         }
     }
 
-    /// A greeting has failed: if others can be called, goes on with that, and is to be taken
-    /// further. If not, hands the error back.
+    /// A greeting has failed: if others can be called, goes on with them, and the greeting is to be
+    /// taken further. If not, hands the error back.
     pub(super) fn dial_on(&mut self, at: usize, error: Error) -> Option<Error> {
         let greeting = self.connections.greetings.get(at)?.as_ref();
         let Handshake::Tcp(wire, _) = &greeting?.handshake else { return Some(error) };
@@ -141,7 +141,8 @@ impl Engine {
             }
             let room = unauthenticated::room(&self.connections.unauthenticated(), now);
             if let Room::Later(at_ns) = room {
-                // They stay queued, and the listener is left alone, or it would keep the endpoint awake.
+                // They stay queued, and the listener is left alone, or it would keep the endpoint
+                // awake.
                 listener.unwatch(&self.connections.epoll);
                 self.connections.listen_again_ns = Some(at_ns);
                 return;
@@ -157,7 +158,7 @@ impl Engine {
                 }
                 Ok(None) => return,
                 Err(error) => {
-                    // It stays queued, and the listener is left alone for a while.
+                    // The caller stays queued, and the listener is left alone for a while.
                     tracing::warn!(%error, "a caller cannot be answered now");
                     listener.unwatch(&self.connections.epoll);
                     self.connections.listen_again_ns = Some(clock::now_ns() + LISTEN_AGAIN_NS);
@@ -177,7 +178,7 @@ impl Engine {
         Ok(())
     }
 
-    /// In a box, since who goes on with it needs the stack.
+    /// In a box, since the callers of this function need the stack.
     #[inline(never)]
     fn begin_tcp_handshake(
         &self,
@@ -194,7 +195,7 @@ impl Engine {
         Ok(Box::new(Wire::accepted(socket, from, auth, us, now_ns, silence)?))
     }
 
-    /// A stranger makes room for another caller, unless it has just said what it has to.
+    /// An unauthenticated caller makes room for another, unless its message has just come.
     fn show_out(&mut self, at: usize) {
         self.greet(at);
         let greeting = self.connections.greetings.get_mut(at);
@@ -206,7 +207,7 @@ impl Engine {
         }
     }
 
-    /// Has a greeting that a stranger began know whether there is a place for it.
+    /// Tells a greeting that an unauthenticated caller began whether there is a place for it.
     pub(super) fn see_to_room(&mut self, at: usize) {
         let begun = self.connections.greetings.get(at).and_then(Option::as_ref);
         if begun.and_then(Greeting::tcp_peer).is_none() {

@@ -1,9 +1,11 @@
-//! Peers that were called by host and port and are on this host: whether they can be reached as such.
+//! Same-host upgrade: peers that were called by host and port, are on this host, and may be reached
+//! as such.
 //!
-//! Whoever listens at `tcp:` also listens at a local name, and says it to who has shown the key. The connecting
-//! side then greets there, while its greeting over the connection waits for its last word. If it meets the
-//! same endpoint, it closes the connection without that word, so nobody joins by it; if not, it says the
-//! word, and the pair stays on the connection. So a message can only be sent when that is decided.
+//! An endpoint that listens at `tcp:` also listens at a local name, and tells it to a peer that has
+//! shown the key. The connecting side then greets there, while its greeting over the connection
+//! waits for its last word. If it meets the same endpoint, it closes the connection without that
+//! word, so no peer joins by it; if not, it sends the word, and the pair stays on the connection.
+//! So a message can only be sent when that is decided.
 
 use pinfold_sys::io::poll::{Epoll, Interest};
 use rustix::io::Errno;
@@ -27,11 +29,11 @@ pub(crate) struct SameHostUpgrade {
     endpoint_id: [u8; 16],
 }
 
-/// How far it got.
+/// The result of a step.
 pub(super) enum Tried {
     More,
     There(Box<PendingPeer>),
-    /// It does not come to that.
+    /// The peer cannot be reached that way.
     Not(Refusal),
 }
 
@@ -92,7 +94,7 @@ impl Handshake {
     }
 }
 
-/// The reason, as receipts say it.
+/// The reason, as receipts carry it.
 fn out_of_reach(error: &Error) -> Refusal {
     let errno = match error {
         Error::NameGone { .. } => Errno::NOENT,

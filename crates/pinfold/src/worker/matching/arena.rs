@@ -10,7 +10,7 @@ pub(super) const NIL: u32 = u32::MAX;
 /// Names one entry for ever: sequence numbers are not used twice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Ticket {
-    /// Where it is while it is there.
+    /// The slot of the entry while it is there.
     pub(super) slot: u32,
     seq: u64,
 }

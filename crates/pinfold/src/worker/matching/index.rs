@@ -1,4 +1,5 @@
-//! From what a class of receives compares to the entries that agree in it, in order.
+//! The index of a class: from the key that its receives compare to the entries with that key, in
+//! order.
 
 use std::{
     collections::{HashMap, hash_map::Entry},
@@ -8,7 +9,8 @@ use std::{
 use super::{Source, TagMatch, arena::NIL};
 use crate::PeerId;
 
-/// What a receive compares: whether it names its source, and which bits of the tag count.
+/// The fields that a receive compares: its source, if it names one, and the bits of the tag that
+/// count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Shape {
     any: bool,
@@ -21,7 +23,7 @@ impl Shape {
         Shape { any: from == Source::Any, ignore: tag.ignore() }
     }
 
-    /// What receives of this shape compare with a message.
+    /// The key that receives of this shape compare with a message.
     #[inline]
     pub(super) fn key(self, peer: PeerId, tag: u64) -> Key {
         let peer = if self.any { 0 } else { pack(peer) };
@@ -29,7 +31,7 @@ impl Shape {
     }
 }
 
-/// One value of what a class compares.
+/// One value of the compared fields.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Key {
     peer: u64,
@@ -37,7 +39,7 @@ pub(super) struct Key {
 }
 
 impl Key {
-    /// What a receive asks for, in the terms of its own shape.
+    /// The key that a receive asks for, by its own shape.
     #[inline]
     pub(super) fn of(from: Source, tag: TagMatch) -> Key {
         let peer = match from {
@@ -63,12 +65,12 @@ fn pack(peer: PeerId) -> u64 {
 
 /// The secret numbers of a matcher's hash.
 ///
-/// The hash of `(x, y)` is the upper half of `a·x + b·y + c` modulo 2^128. With random `a`, `b`
-/// and `c` that is strongly universal (Dietzfelbinger 1996; Thorup, "High Speed Hashing for
-/// Integers and Strings", section 3): whatever two different keys a peer chooses, any k bits of
-/// their hashes agree with probability 2^-k. A multiplicative hash with a secret start would not
-/// do, since differences of keys would still show. Four multiplications that do not wait for
-/// one another, and one to finish.
+/// The hash of `(x, y)` is the upper half of `a·x + b·y + c` modulo 2^128. With random `a`, `b` and
+/// `c` that is strongly universal (Dietzfelbinger 1996; Thorup, "High Speed Hashing for Integers
+/// and Strings", section 3): for any two different keys that a peer chooses, any k bits of their
+/// hashes agree with probability 2^-k. A multiplicative hash with a secret start would not do,
+/// since differences of keys would still show. Four multiplications that do not wait for one
+/// another, and one to finish.
 #[derive(Clone, Copy)]
 pub(super) struct Seeds {
     a: u128,
@@ -121,14 +123,14 @@ impl Hasher for KeyHasher {
 
     #[inline]
     fn finish(&self) -> u64 {
-        // A one-to-one mix keeps the promise and breaks up runs of evenly spaced tags.
+        // A one-to-one mix keeps the guarantee and breaks up runs of evenly spaced tags.
         let upper = (self.sum >> 64) as u64;
         let mixed = (upper ^ upper >> 32).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         mixed ^ mixed >> 32
     }
 }
 
-/// The neighbours of each slot in the list it is in. What slots in no list hold means nothing.
+/// The neighbours of each slot in its list. The entry of a slot that is in no list means nothing.
 #[derive(Default)]
 pub(super) struct Links(Vec<Link>);
 
@@ -228,7 +230,7 @@ impl Index {
         Index { lists: HashMap::with_hasher(seeds) }
     }
 
-    /// Whether no entry is in the index.
+    /// Returns whether no entry is in the index.
     #[inline]
     pub(super) fn is_empty(&self) -> bool {
         self.lists.is_empty()

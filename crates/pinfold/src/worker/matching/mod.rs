@@ -6,11 +6,11 @@
 //! taken. Messages of one peer that match the same receive are therefore never overtaken.
 //!
 //! Both sides work alike. Entries lie in an [`arena`] in order of arrival, and short queues are
-//! scanned. When a scan goes too far the entries are indexed by *class*: what a receive
-//! compares, that is, whether it names its source and which bits of the tag it ignores. Within
-//! a class a hash finds the earliest match, so that the cost does not depend on how many entries
-//! wait. Programs use a handful of classes; what goes beyond [`CLASSES_MAX`] is scanned in order,
-//! slowly but correctly.
+//! scanned. When a scan goes too far the entries are indexed by *class*: the fields that a receive
+//! compares, that is, its source if it names one, and the bits of the tag that it does not ignore.
+//! Within a class a hash finds the earliest match, so that the cost does not depend on how many
+//! entries wait. Programs use a handful of classes; receives beyond [`CLASSES_MAX`] are scanned in
+//! order, slowly but correctly.
 //!
 //! There is no I/O here and nothing blocks. Memory follows the number of entries, not the number
 //! of tags ever seen, and a queue that was long is given back when it empties.
@@ -58,8 +58,8 @@ pub(crate) struct UnexpectedKey(Ticket);
 /// The caller keeps the two sides apart: it posts a receive only after [`take`](Self::take) found
 /// no message for it, and stores a message only after [`arrive`](Self::arrive) found no receive.
 ///
-/// Messages are numbered as they come. One whose receive was given up is stored again under its
-/// number, before all that came later ([`keep_again`](Self::keep_again)).
+/// Messages are numbered as they come. If the receive of a message was given up, the message is
+/// stored again under its number, before all that came later ([`keep_again`](Self::keep_again)).
 pub(crate) struct Matcher<P, U> {
     posted: Posted<P>,
     unexpected: Unexpected<U>,
@@ -82,7 +82,7 @@ impl<P, U> Matcher<P, U> {
         }
     }
 
-    /// Whether no receive is posted and no message is stored. Two loads.
+    /// Returns whether no receive is posted and no message is stored. Two loads.
     #[inline]
     pub(crate) fn is_idle(&self) -> bool {
         self.posted.len() == 0 && self.unexpected.len() == 0
@@ -109,7 +109,7 @@ impl<P, U> Matcher<P, U> {
         self.posted.remove(key.0)
     }
 
-    /// A message is here: the earliest posted receive that matches it, removed.
+    /// A message has come: returns the earliest posted receive that matches it, removed.
     #[inline]
     pub(crate) fn arrive(&mut self, peer: PeerId, tag: u64) -> Option<P> {
         self.arrivals += 1;
@@ -120,7 +120,7 @@ impl<P, U> Matcher<P, U> {
         self.posted.arrive(peer, tag)
     }
 
-    /// A message is here that was matched otherwise: its number.
+    /// A message has come that was matched otherwise: returns its number.
     pub(crate) fn pass(&mut self) -> u64 {
         self.arrivals += 1;
         self.arrivals
@@ -133,7 +133,7 @@ impl<P, U> Matcher<P, U> {
         self.matched
     }
 
-    /// A message has lost its receive: the earliest other one that matches it, removed.
+    /// A message has lost its receive: returns the earliest other one that matches it, removed.
     pub(crate) fn arrive_again(&mut self, peer: PeerId, tag: u64) -> Option<P> {
         self.posted.arrive(peer, tag)
     }
@@ -191,7 +191,7 @@ impl<P, U> Matcher<P, U> {
         self.unexpected.each_of(peer, change);
     }
 
-    /// Removes the receives whose source `goes` says should go, in order. Looks at every receive.
+    /// Removes the receives for whose source `goes` is true, in order. Looks at every receive.
     pub(crate) fn drop_posted(&mut self, goes: impl FnMut(Source) -> bool) -> Vec<P> {
         self.posted.drop_where(goes)
     }

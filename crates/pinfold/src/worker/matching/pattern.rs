@@ -1,18 +1,18 @@
-//! What a receive accepts: from whom, and with which tags.
+//! The messages that a receive accepts: their source and their tags.
 
 use crate::PeerId;
 
-/// From whom a receive accepts messages.
+/// The peers from which a receive accepts messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Source {
-    /// From every peer.
+    /// Every peer.
     Any,
-    /// From this peer only.
+    /// This peer only.
     Peer(PeerId),
 }
 
 impl Source {
-    /// Whether a message from `peer` is accepted.
+    /// Returns whether a message from `peer` is accepted.
     #[inline]
     pub fn matches(self, peer: PeerId) -> bool {
         match self {
@@ -28,7 +28,7 @@ impl From<PeerId> for Source {
     }
 }
 
-/// Which tags a receive accepts: those that equal its own in every bit that is not ignored.
+/// The tags that a receive accepts: those that equal its own in every bit that is not ignored.
 ///
 /// A `u64` converts into the match that accepts exactly that tag.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -64,7 +64,7 @@ impl TagMatch {
         self.ignore
     }
 
-    /// Whether a message with `tag` is accepted.
+    /// Returns whether a message with `tag` is accepted.
     #[inline]
     pub const fn matches(self, tag: u64) -> bool {
         (self.tag ^ tag) & !self.ignore == 0

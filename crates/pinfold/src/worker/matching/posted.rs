@@ -144,7 +144,7 @@ impl<P> Posted<P> {
     }
 
     fn unindex_all(&mut self) {
-        // One by one: clearing a table takes time in its capacity, not in what it holds.
+        // One by one: clearing a table takes time in its capacity, not in its entries.
         let slots: Vec<u32> = self.arena.iter().map(|(slot, _)| slot).collect();
         slots.into_iter().for_each(|slot| self.unindex(slot));
         self.indexed = false;

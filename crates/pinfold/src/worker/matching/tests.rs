@@ -188,7 +188,7 @@ fn compare(steps: Vec<Step>) {
                 assert_eq!(posted, Vec::from_iter(Vec::into_iter(gone).map(|it| it.2)));
             }
             Step::ChangePeer(peer) => {
-                // Payloads name entries, so what changes is only noted.
+                // Payloads name entries, so the calls are only noted.
                 let mut seen = Vec::new();
                 real.each_unexpected_of(peer, |value| seen.push(*value));
                 let theirs = naive.unexpected.iter().filter(|it| it.0 == peer);
@@ -205,7 +205,7 @@ fn compare(steps: Vec<Step>) {
         assert_eq!(real.unexpected_len(), naive.unexpected.len());
         assert_eq!(real.is_idle(), naive.posted.is_empty() && naive.unexpected.is_empty());
     }
-    // Whatever is left leaves in order.
+    // The entries left are taken in order.
     for (peer, tag, value) in naive.unexpected {
         assert_eq!(real.take(Source::Any, TagMatch::any()), Some((peer, tag, value)));
     }
@@ -466,8 +466,8 @@ fn worst_bucket(seed: u64, n: u64, tag: impl Fn(u64) -> u64) -> usize {
 #[test]
 fn hashes_spread_whatever_the_tags() {
     let n = 1 << 12;
-    // The inverse of a known odd factor, by Newton's iteration: what an attack on a plain
-    // multiplicative hash multiplies by.
+    // The inverse of a known odd factor, by Newton's iteration: an attack on a plain multiplicative
+    // hash multiplies by it.
     let inverse = (0..6).fold(ODD, |x, _| x.wrapping_mul(2u64.wrapping_sub(ODD.wrapping_mul(x))));
     assert_eq!(inverse.wrapping_mul(ODD), 1);
     for seed in 0..8 {

@@ -17,14 +17,14 @@ const IDLE_MIN: usize = 1024;
 struct Message<U> {
     peer: PeerId,
     tag: u64,
-    /// Its number among all that have come. Rises along the arena and along each index.
+    /// The message's number among all that have come. Rises along the arena and along each index.
     arrival: u64,
     value: U,
 }
 
 struct Class {
     shape: Shape,
-    /// Whether the index holds every message, or none.
+    /// True if the index holds every message; false if it holds none.
     live: bool,
     /// Messages indexed since a receive last used the class.
     idle: usize,
@@ -34,7 +34,7 @@ struct Class {
 
 pub(super) struct Unexpected<U> {
     arena: Arena<Message<U>>,
-    /// How many of `classes` are live.
+    /// The number of live `classes`.
     live: usize,
     /// At most [`CLASSES_MAX`]. Those that are not live keep their storage.
     classes: Vec<Class>,
@@ -144,7 +144,7 @@ impl<U> Unexpected<U> {
         Some(at)
     }
 
-    /// A class that is not live, best the one that was `shape` before.
+    /// A class that is not live, preferably the one that had `shape` before.
     fn room_for(&mut self, shape: Shape) -> Option<usize> {
         let parked = |class: &Class| !class.live;
         if let Some(at) = self.classes.iter().position(|it| parked(it) && it.shape == shape) {
@@ -164,8 +164,8 @@ impl<U> Unexpected<U> {
         if let Some(at) = self.classes.iter().position(parked) {
             return Some(at);
         }
-        // Building costs one step for each message, so the class to go must have cost as much
-        // since it was last of use.
+        // Building costs one step for each message, so the class to go must have cost as much since
+        // its last use.
         let len = self.arena.len();
         let at = (0..self.classes.len()).max_by_key(|&at| self.classes[at].idle)?;
         (self.classes[at].idle >= len.max(IDLE_MIN)).then(|| {
@@ -215,7 +215,7 @@ impl<U> Unexpected<U> {
 
     /// Empties every class; few messages are left.
     fn park(&mut self) {
-        // One by one: clearing a table takes time in its capacity, not in what it holds.
+        // One by one: clearing a table takes time in its capacity, not in its entries.
         let slots: Vec<u32> = self.arena.iter().map(|(slot, _)| slot).collect();
         slots.into_iter().for_each(|slot| self.unindex(slot));
         self.classes.iter_mut().for_each(|class| class.live = false);

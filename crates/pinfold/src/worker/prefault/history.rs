@@ -1,4 +1,5 @@
-//! What receives were like: how long the messages were, and what memory was there already. No I/O.
+//! The history of receives: the lengths of their messages, and memory that was there already. No
+//! I/O.
 
 use crate::{PeerId, worker::matching::Source};
 
@@ -22,13 +23,13 @@ impl Lengths {
         self.count += 1;
     }
 
-    /// The longest of them: too little would be paid for by each message, too much only now and then.
+    /// The longest of them: too little would cost each message, too much only now and then.
     fn expected(&self) -> Option<u64> {
         self.last.iter().take(self.count).max().copied()
     }
 }
 
-/// How long messages are that long receives get.
+/// The lengths of messages that long receives get.
 #[derive(Debug, Default)]
 pub(super) struct Expected {
     all: Lengths,
@@ -47,7 +48,7 @@ impl Expected {
         lengths.note(len);
     }
 
-    /// So long they were last. `None`: none came.
+    /// The length expected. `None`: no message came.
     pub(super) fn from(&self, source: Source) -> Option<u64> {
         let Source::Peer(id) = source else { return self.all.expected() };
         let place = self.of_peers.get(id.index as usize % PLACES)?;
@@ -66,7 +67,7 @@ struct Place {
     skips: u16,
 }
 
-/// What needs no look, since it is used again and again.
+/// Memory that needs no look, since it is used again and again.
 #[derive(Debug, Default)]
 pub(super) struct Familiar {
     places: Vec<Place>,
@@ -75,12 +76,12 @@ pub(super) struct Familiar {
 impl Familiar {
     fn place(&mut self, at: u64) -> &mut Place {
         self.places.resize(PLACES, Place::default());
-        // Neighbours in memory, and what is aligned alike, are spread.
+        // Neighbours in memory, and memory aligned alike, are spread.
         let hash = (at >> 12).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 58;
         &mut self.places[hash as usize % PLACES]
     }
 
-    /// Whether this receive can go without a look.
+    /// Returns whether this receive can go without a look.
     pub(super) fn lets_pass(&mut self, at: u64, len: u64) -> bool {
         let place = self.place(at);
         let passes = place.at == at && place.len >= len && place.skips > 0;
@@ -96,7 +97,7 @@ impl Familiar {
         *place = Place { at, len, looks: looks.saturating_add(1), skips };
     }
 
-    /// It was not there, or is not any more.
+    /// The memory was not there, or is not any more.
     pub(super) fn was_not(&mut self, at: u64) {
         let place = self.place(at);
         if place.at == at {
@@ -125,7 +126,7 @@ mod tests {
         assert_eq!(expected.from(one), Some(500));
         expected.note(peer(1), 3);
         assert_eq!(expected.from(one), Some(LENGTHS as u64 - 2), "the long one is forgotten");
-        // Who comes in the place of another begins anew.
+        // A peer that takes the place of another begins anew.
         expected.note(peer(1 + PLACES as u32), 9);
         let later = Source::Peer(PeerId { index: 1, generation: 2 });
         assert_eq!((expected.from(one), expected.from(later)), (None, None));

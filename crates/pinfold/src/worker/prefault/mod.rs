@@ -1,18 +1,19 @@
-//! Memory of receives that is made ready before their messages come, by a thread that waits anyway: its
-//! pages are put there, zeroed or their own again after a fork. (U-Net/MM translates receive buffers when they
-//! are posted: Welsh and others, section 4.) Otherwise the copy would come to a halt at each page.
+//! Memory of receives that is made ready before their messages come, by a thread that waits anyway:
+//! its pages are put there, zeroed or their own again after a fork. (U-Net/MM translates receive
+//! buffers when they are posted: Welsh and others, section 4.) Otherwise the copy would come to a
+//! halt at each page.
 //!
-//! Which pages, how many, and when; no I/O: [`Prefaulter`](crate::worker::prefaulter::Prefaulter)
-//! does it. What is bounded:
+//! This module decides which pages, how many, and when; no I/O:
+//! [`Prefaulter`](crate::worker::prefaulter::Prefaulter) does it. There are bounds on
 //! - *time*: a step is [`STEP`] bytes, and there is none while a message comes;
 //! - *memory*: of a receive as much as the [longest of the last messages](history::Expected), or
 //!   [`UNKNOWN_MAX`] while nothing is known, and [`PREFAULT_MAX`] in any case. Of all receives
-//!   together no more is ever put there in vain than [`IN_VAIN_MAX`] and what came since: each byte
-//!   is taken from an allowance that messages fill again;
+//!   together no more is ever put there in vain than [`IN_VAIN_MAX`] and the bytes that came since:
+//!   each byte is taken from an allowance that messages fill again;
 //! - *effort*: memory that was there already is [let pass](history::Familiar) ever more often.
 //!
-//! One thing is taken for granted of the addresses: that it does no harm to put pages there, whoever has the
-//! memory by then.
+//! The addresses are taken on trust: pages put there do no harm, even if the memory is another's by
+//! then.
 
 mod history;
 
@@ -26,16 +27,17 @@ use super::{
 };
 use crate::{PeerId, memory::scatter::Scatter, worker::matching::Source};
 
-/// Receives of less are not looked at.
+/// Receives shorter than this are not looked at.
 pub(crate) const PREFAULT_FROM: u64 = 64 << 10;
 
-/// Of a receive so much is made ready at most: what a receipt can say.
+/// The most bytes of a receive that are made ready: the most that a receipt can carry.
 pub(crate) const PREFAULT_MAX: u64 = 255 * STEP;
 
-/// The same while nothing is known of its messages: room is often made for the longest that may come.
+/// The same while the lengths of its messages are not known: room is often made for the longest
+/// that may come.
 const UNKNOWN_MAX: u64 = 4 << 20;
 
-/// What may be put there in vain.
+/// The most bytes that may be put there in vain.
 const IN_VAIN_MAX: u64 = 64 << 20;
 
 /// Receives that are noted at a time; older ones have most likely got their messages.
@@ -48,7 +50,7 @@ pub(crate) const STEP: u64 = 64 << 10;
 const REST: u32 = 64;
 const REST_MAX: u32 = 1 << 20;
 
-/// A receive whose memory is seen to.
+/// A receive whose memory is made ready.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Noted {
     key: OpKey,
@@ -57,7 +59,7 @@ struct Noted {
     /// Bytes of it that are seen to, and how many are to be.
     at: u64,
     end: u64,
-    /// Whether some were put there.
+    /// True if some pages were put there.
     made: bool,
 }
 
@@ -72,14 +74,14 @@ pub(crate) struct Step {
     of: Noted,
 }
 
-/// What came of a step.
+/// The result of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
-    /// So many bytes are seen to, of which so many were put there.
+    /// So many bytes were seen to, and so many of them put there.
     Saw { seen: u64, made: u64 },
-    /// That memory must not be touched.
+    /// The memory must not be touched.
     NotOurs,
-    /// Not now, whatever the memory.
+    /// Not now, for any memory.
     NotNow,
     /// The kernel cannot.
     Never,
@@ -91,14 +93,14 @@ pub(crate) struct Prefault {
     familiar: Familiar,
     /// Bytes that may still be put there.
     allowance: u64,
-    /// Receives that are left alone still, and how many the next time.
+    /// Receives that are still left alone, and how many the next time.
     rests: u32,
     rest: u32,
     given_up: bool,
 }
 
 impl Prefault {
-    /// `wanted`: whether anything is to be made ready.
+    /// `wanted`: some memory is to be made ready.
     pub(crate) fn new(wanted: bool) -> Prefault {
         Prefault {
             queue: VecDeque::new(),
@@ -111,20 +113,20 @@ impl Prefault {
         }
     }
 
-    /// Whether the memory of a receive of so many bytes is worth a thought.
+    /// Returns whether the memory of a receive of `len` bytes is worth a look.
     #[inline]
     pub(crate) fn wants(&self, len: u64) -> bool {
         len >= PREFAULT_FROM && !self.given_up
     }
 
-    /// A receive was posted that found no message. Whether its memory is to be seen to.
+    /// A receive was posted that found no message. Returns whether its memory is to be seen to.
     pub(crate) fn note(&mut self, key: OpKey, from: Source, memory: &Scatter) -> bool {
         if self.rests > 0 {
             self.rests -= 1;
             return false;
         }
         let Some(first) = memory.part_at(0) else { return false };
-        // Shared, which is not to be touched.
+        // Shared memory must not be touched.
         if memory.begins_in_arena() {
             return false;
         }
@@ -141,8 +143,8 @@ impl Prefault {
         true
     }
 
-    /// What is next: of receives that still wait for their messages. Whoever takes it says what
-    /// [came](Prefault::did) of it.
+    /// The next step, for a receive that still waits for its message. The thread that takes it
+    /// reports the [result](Prefault::did).
     pub(crate) fn next(&mut self, ops: &mut OpTable) -> Option<Step> {
         while let Some(noted) = self.queue.front().copied() {
             if self.allowance < STEP {
@@ -161,7 +163,7 @@ impl Prefault {
         None
     }
 
-    /// What came of a step.
+    /// Reports the result of a step.
     pub(crate) fn did(&mut self, ops: &mut OpTable, step: &Step, outcome: Outcome) {
         let mut noted = step.of;
         let made = if let Outcome::Saw { made, .. } = outcome { made } else { 0 };
@@ -197,7 +199,7 @@ impl Prefault {
         }
     }
 
-    /// So many bytes came for a receive that was worth a thought.
+    /// `len` bytes came for a receive that was worth a look.
     pub(crate) fn came(&mut self, from: PeerId, len: u64) {
         self.expected.note(from, len);
         self.allowance = (self.allowance + len).min(IN_VAIN_MAX);
@@ -209,7 +211,7 @@ impl Prefault {
 }
 
 impl Engine {
-    /// The next addresses that pages should be put at, if nobody has anything better to do.
+    /// The next addresses at which pages should be put, if there is no other work.
     #[inline]
     pub(crate) fn next_to_prefault(&mut self) -> Option<Step> {
         if self.core.prefault.is_empty() || self.is_receiving() {
@@ -218,7 +220,7 @@ impl Engine {
         self.core.prefault.next(&mut self.core.ops)
     }
 
-    /// Whether a message has begun to come.
+    /// Returns whether a message has begun to come.
     fn is_receiving(&mut self) -> bool {
         let comes = |peer: &mut Peer| {
             !peer.inbound.is_empty()

@@ -13,7 +13,7 @@ fn memory(parts: &[(u64, u64)]) -> Scatter {
     let parts = parts
         .iter()
         .map(|(at, len)| (std::ptr::without_provenance_mut(*at as usize), *len as usize));
-    // SAFETY: nobody reads or writes it.
+    // SAFETY: no thread reads or writes it.
     #[allow(unsafe_code)]
     unsafe {
         Scatter::many(parts)
@@ -24,7 +24,7 @@ fn peer(index: u32) -> PeerId {
     PeerId { index, generation: 0 }
 }
 
-/// Receives that are noted, and what of their memory is not there.
+/// Receives that are noted, and the part of their memory that is not there.
 struct World {
     prefault: Prefault,
     ops: OpTable,
@@ -49,7 +49,7 @@ impl World {
         (key, noted)
     }
 
-    /// A step as the kernel would do it: what was asked about and what was put there.
+    /// A step as the kernel would do it. Returns the bytes asked about and those put there.
     fn step(&mut self) -> Option<(u64, u64)> {
         let step = self.prefault.next(&mut self.ops)?;
         assert!(step.most == STEP && step.len > 0);
@@ -59,7 +59,7 @@ impl World {
         Some((step.address, seen))
     }
 
-    /// Steps until there are none: bytes that were put there.
+    /// Steps until there are none. Returns the bytes that were put there.
     fn all(&mut self) -> u64 {
         let absent = self.absent;
         std::iter::from_fn(|| self.step()).map(|(_, seen)| if absent { seen } else { 0 }).sum()
@@ -108,7 +108,7 @@ fn room_for_much_is_not_filled_and_what_came_says_how_much_will_come() {
     assert_eq!(world.all(), PREFAULT_MAX);
 }
 
-/// Whatever the program does: what was put there in vain is bounded.
+/// For any program, the memory put there in vain is bounded.
 #[test]
 fn no_more_is_put_there_in_vain_than_came_and_some() {
     let (mut world, mut made, mut came) = (World::new(), 0, 0);

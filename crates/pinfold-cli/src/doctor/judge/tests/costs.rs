@@ -22,7 +22,7 @@ fn row(what: What, route: Route, class: Class, rounds: &[f64], samples: u64) -> 
     }
 }
 
-/// Measured for 2.5 s on two processors by processes that waited so long.
+/// Measurements of 2.5 s on two processors by processes that waited so long.
 fn brief(rows: Vec<BriefRow>, waited_ns: u64) -> Brief {
     let load = Load { ran_ns: 2_000_000_000, waited_ns: Some(waited_ns), preempted: Some(3) };
     Brief {
@@ -108,7 +108,7 @@ fn milliseconds_are_no_latency() {
         row(What::Bandwidth, Route::Eager, Class::Far, &[0.003, 0.003, 0.002], 9),
     ];
     let mut found = brief(rows, 20_000_000);
-    // Nobody says that others ran.
+    // The kernel does not say that other processes ran.
     found.conditions.stolen = None;
     found.conditions.sides.iter_mut().for_each(|side| *side = Load { waited_ns: None, ..*side });
     found.hop_ns = 1.3e6;

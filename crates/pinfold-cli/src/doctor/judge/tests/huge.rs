@@ -18,7 +18,7 @@ fn none(errno: i32) -> Tried<Huge> {
     Ok(Huge { bytes: 8 * MIB, bytes_huge: 0, refused })
 }
 
-/// An arena's own call does not ask for what `shmem_enabled` says, short of `deny`.
+/// An arena's own call overrides `shmem_enabled`, short of `deny`.
 #[test]
 fn what_an_arena_has_counts_and_not_the_setting() {
     for setting in ["always", "within_size", "advise", "never", "force"] {

@@ -24,7 +24,7 @@ fn the_limit_on_locked_memory_is_named() {
             assert_eq!(one.remedies[0].run.as_deref(), Some("ulimit -Sl 8192"), "{one:?}");
         }
     }
-    // Without such a limit it is something else.
+    // Without such a limit there is another cause.
     for one in found(errno("io_uring_register", libc::ENOMEM), |_, _| {}) {
         assert_eq!(one.reason, Some(Reason::Other));
     }
@@ -49,7 +49,7 @@ fn a_little_locked_memory_is_low() {
     assert_eq!(limit(!0).status, Room::Ok);
 }
 
-/// Endpoints do not ask by themselves where somebody may be killed for it.
+/// Endpoints do not ask by themselves where a filter may kill for it.
 #[test]
 fn a_filter_is_a_reason_not_to_ask() {
     for one in found(YES, |trials, _| trials.seccomp_mode = Ok(2)) {
@@ -99,7 +99,7 @@ fn remedies_name_the_call_that_failed() {
     assert!(one.remedies[0].note.as_ref().unwrap().contains("ftruncate memfd_create"), "{one:?}");
 }
 
-/// What it costs that page numbers are not shown is said, and is no problem.
+/// The report says the cost of hidden page numbers, which are no problem.
 #[test]
 fn what_is_not_kept_registered_is_said() {
     let (mut trials, facts) = well();

@@ -1,5 +1,5 @@
 //! Ones are added to a word of the second process: by the first alone, or by both at once until
-//! together they have added enough. All must be there in the end.
+//! together they have added enough. In the end the word must have all of them.
 
 use std::sync::atomic::Ordering;
 
@@ -15,13 +15,13 @@ use crate::perf::{
 /// The adding of many.
 pub(super) struct Adding<'a>(pub &'a mut Region);
 
-/// After a run: whether the word is what both sides added.
+/// After a run: checks that the word is the sum of both sides' additions.
 pub(super) fn check(region: &Region, stage: &mut Stage) -> Result<()> {
     if !stage.is_first() {
         region.own.write(ADDED, &region.added.to_ne_bytes())?;
         return stage.sync.barrier();
     }
-    // The other side has written it by then.
+    // The other side has written it by now.
     stage.sync.barrier()?;
     let mut theirs = [0; WORD];
     region.theirs.read(ADDED as u64, &mut theirs)?;
@@ -33,7 +33,8 @@ pub(super) fn check(region: &Region, stage: &mut Stage) -> Result<()> {
 }
 
 impl Region {
-    /// Adds, while the other side does, until the word has what both are to have added by now.
+    /// Adds, while the other side does, until the word has the sum that both are to have added by
+    /// now.
     fn race(&mut self, count: usize, add: impl Fn(&Region) -> Result<u64>) -> Result<()> {
         self.goal += count as u64;
         loop {
@@ -62,7 +63,7 @@ impl Subject for Adding<'_> {
 
     fn stream_in(&mut self, _into: &mut Messages, count: usize) -> Result<()> {
         if self.0.route != Route::Contended {
-            // The owner does nothing for it.
+            // The owner does nothing for the operation.
             return Ok(());
         }
         self.0.race(count, |region| {

@@ -1,6 +1,6 @@
 //! A message lies in the region of the side that sends it, its last word a number. The other side
-//! reads that word until the number has changed, and then the message, all of it at once. Short of
-//! that word every message of a run is the same; what was read last is checked.
+//! reads that word until the number has changed, and then the message, all of it at once. But for
+//! that word all messages of a run are the same; the bytes read last are checked.
 
 use std::sync::atomic::Ordering;
 
@@ -14,7 +14,7 @@ use crate::perf::{
 /// The reading to and fro of one message.
 pub(super) struct Reading<'a> {
     pub region: &'a mut Region,
-    /// What was read last.
+    /// The bytes read last.
     pub into: Vec<u8>,
 }
 
@@ -42,7 +42,7 @@ impl Subject for Reading<'_> {
         if let Some(why) = failed {
             return Err(why.into());
         }
-        // One of a single word has been read.
+        // A message of a single word has been read by now.
         match at {
             0 => self.into.copy_from_slice(&word),
             _ => drop(theirs.read(0, &mut self.into)?),
@@ -58,7 +58,7 @@ impl Subject for Reading<'_> {
     }
 
     fn carries_bytes(&self) -> bool {
-        // Not those of the stage.
+        // The messages of the stage are not used.
         false
     }
 }

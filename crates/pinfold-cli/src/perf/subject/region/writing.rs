@@ -1,6 +1,6 @@
 //! A message is written into the other side's region, its last word a number that the other side
-//! polls there, as it would a flag. It is not copied out. Short of that word every message of a run
-//! is the same; what lies there in the end is checked.
+//! polls there like a flag. It is not copied out. But for that word all messages of a run are the
+//! same; the bytes that lie there in the end are checked.
 
 use std::sync::atomic::Ordering;
 
@@ -38,7 +38,7 @@ impl Subject for Writing<'_> {
         region.watch.until(|| {
             let here = word.load(Ordering::Acquire) == region.received;
             if !here {
-                // As any loop that polls a flag: between two looks the writer gets the line.
+                // Like any loop that polls a flag: between two looks the writer gets the line.
                 clock::relax();
             }
             here
@@ -50,7 +50,7 @@ impl Subject for Writing<'_> {
     }
 
     fn carries_bytes(&self) -> bool {
-        // Not those of the stage.
+        // The messages of the stage are not used.
         false
     }
 }

@@ -1,8 +1,8 @@
-//! Copies that learn what is best for them, as those of the library's lanes do.
+//! Copies that learn the best algorithm, as those of the library's lanes do.
 //!
-//! Those into the ring learn what is best for them and their reader together: some are samples, a number goes along in
-//! the slot, and the reader answers with it and with what taking that chunk out took. Those out of it learn from their
-//! own time.
+//! Copies into the ring learn the best for themselves and their reader together: some are samples.
+//! A sample's number goes along in the slot, and the reader answers with it and with the time of
+//! taking that chunk out. Copies out of the ring learn from their own time.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -13,18 +13,18 @@ use crate::perf::shared::Shared;
 /// Numbers of samples: 1 to this.
 const NUMBERS: u64 = (1 << 16) - 1;
 
-/// The reader's answer to sample `number`: that copy took it `ns`.
+/// The reader's answer to sample `number`: its copy took `ns`.
 pub(super) fn took(number: u64, ns: u64) -> u64 {
     ns.max(1) << 16 | number
 }
 
-/// What one sending end has learnt.
+/// The learner of one sending end.
 pub(super) struct CopyIn {
     handler: Handler<InForce>,
     site: Site,
     /// The number of the last sample.
     last: u64,
-    /// It, if the reader has not answered.
+    /// The sample, if the reader has not answered.
     open: Option<Done>,
 }
 
@@ -40,7 +40,8 @@ impl CopyIn {
         CopyIn { handler: Handler::new(InForce), site: Site::new(), last: 0, open: None }
     }
 
-    /// Copies a chunk to `at`; the reader answers in `answer`. The number of the sample, 0 if it is none.
+    /// Copies a chunk to `at`; the reader answers in `answer`. Returns the number of the sample, 0
+    /// if it is none.
     pub(super) fn copy_in(
         &mut self,
         shared: &Shared,
@@ -65,13 +66,13 @@ impl CopyIn {
         0
     }
 
-    /// What copies of `len` bytes use at present.
+    /// The algorithm that copies of `len` bytes use at present.
     pub(super) fn using(&self, len: usize) -> Algorithm {
         self.site.using(len).unwrap_or(Algorithm::LIBC)
     }
 }
 
-/// What one receiving end has learnt.
+/// The learner of one receiving end.
 pub(super) struct CopyOut {
     handler: Handler<InForce>,
     site: Site,
@@ -89,7 +90,7 @@ impl CopyOut {
         CopyOut { handler: Handler::new(InForce), site: Site::new() }
     }
 
-    /// Copies a chunk out of `at`, and says by which algorithm.
+    /// Copies a chunk out of `at`, and returns the algorithm.
     pub(super) fn copy_out(&mut self, shared: &Shared, at: usize, part: &mut [u8]) -> Algorithm {
         shared.copy_out_for((&mut self.handler, &mut self.site, CopyOut::HINTS), at, part)
     }

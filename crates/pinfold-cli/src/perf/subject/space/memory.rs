@@ -1,7 +1,7 @@
 #![allow(unsafe_code)]
 //! Memory of this process that the other one uses by its addresses.
-// Invariant: it is reached as atomic words only, here and by whoever it is exposed to, and an `Exposed`
-// is dropped before it.
+// Invariant: it is reached as atomic words only, here and by every process it is exposed to, and an
+// `Exposed` is dropped before it.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -63,7 +63,7 @@ impl Owned {
         word.ok_or(Fail::Gone)
     }
 
-    /// Writes bytes from the first on; what is less than a word at their end is left out.
+    /// Writes bytes from the first on; a rest of less than a word at their end is left out.
     pub(super) fn write(&self, bytes: &[u8]) {
         match self {
             Owned::Heap(words) => {

@@ -1,5 +1,5 @@
-//! Words are written to one address of the second process, or read from it, by the first process, each
-//! once the one before has returned. The second does nothing for it, unless it is its agent that copies.
+//! The first process writes words to one address of the second, or reads them from it, each after
+//! the one before has returned. The second does nothing for it, unless its agent copies.
 
 use super::{Space, WORD};
 use crate::perf::{
@@ -11,7 +11,7 @@ use crate::perf::{
 /// Many operations of one word.
 pub(super) struct Rate<'a> {
     pub space: &'a mut Space,
-    /// What was read last.
+    /// The word read last.
     pub word: [u8; WORD],
 }
 
@@ -46,7 +46,7 @@ impl Subject for Rate<'_> {
     }
 
     fn carries_bytes(&self) -> bool {
-        // Not those of the stage.
+        // The messages of the stage are not used.
         false
     }
 }

@@ -1,8 +1,8 @@
-//! A message lies in the memory of the side that sends it, its last word a number. The other side reads
-//! that word by its address until the number has changed, and then the message, all of it at once. Short
-//! of that word every message of a run is the same; what was read last is checked.
+//! A message lies in the memory of the side that sends it, its last word a number. The other side
+//! reads that word by its address until the number has changed, and then the message, all of it at
+//! once. But for that word all messages of a run are the same; the bytes read last are checked.
 //!
-//! Where it is the sender's agent that reads, the sender stays until it is told that all has been read.
+//! If the sender's agent reads, the sender stays until it is told that all has been read.
 
 use std::sync::atomic::Ordering;
 
@@ -16,7 +16,7 @@ use crate::perf::{
 /// The reading to and fro of one message.
 pub(super) struct Reading<'a> {
     pub space: &'a mut Space,
-    /// What was read last.
+    /// The bytes read last.
     pub into: Vec<u8>,
 }
 
@@ -43,7 +43,7 @@ impl Subject for Reading<'_> {
         if let Some(why) = failed {
             return Err(why);
         }
-        // One of a single word has been read.
+        // A message of a single word has been read by now.
         match at {
             0 => self.into.copy_from_slice(&word),
             _ => drop(there.read(0, &mut self.into)?),
@@ -59,7 +59,7 @@ impl Subject for Reading<'_> {
     }
 
     fn carries_bytes(&self) -> bool {
-        // Not those of the stage.
+        // The messages of the stage are not used.
         false
     }
 }

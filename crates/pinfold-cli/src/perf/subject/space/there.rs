@@ -1,13 +1,13 @@
 #![allow(unsafe_code)]
-//! The other process's memory, as it is reached from here.
-// Invariant: what is written by the kernel alone is in another process, which gave the address.
+//! The other process's memory, as reached from here.
+// Invariant: writes by the kernel alone go to another process, which gave the address.
 
 use pinfold::{Path, RemoteSpace};
 use pinfold_sys::process::{read_remote_into, write_remote_from};
 
 use crate::perf::fail::{Fail, Result};
 
-/// How it is reached.
+/// The way to the other process's memory.
 enum How {
     Space(RemoteSpace),
     Bare { pid: u32 },
@@ -28,7 +28,7 @@ impl There {
         There { how: How::Space(space), at, expected, by: [0; Path::ALL.len()] }
     }
 
-    /// With no more than the kernel needs.
+    /// The same by the kernel alone.
     pub(super) fn bare(pid: u32, at: u64) -> Result<There> {
         if pid == std::process::id() {
             return Err(Fail::Said("both sides are one process".into()));
@@ -41,7 +41,7 @@ impl There {
         self.expected
     }
 
-    /// Whether the other side has to look for operations.
+    /// Returns whether the other side has to look for operations.
     pub(super) fn needs_agent(&self) -> bool {
         self.expected == Path::Eager
     }
@@ -51,7 +51,7 @@ impl There {
         self.by = [0; Path::ALL.len()];
     }
 
-    /// Whether operations went the way they should; now and then one may not.
+    /// Checks that operations went the way they should; now and then one may not.
     pub(super) fn check(&self) -> Result<()> {
         let all: u64 = self.by.iter().sum();
         let right = self.by[self.expected as usize];
@@ -78,7 +78,7 @@ impl There {
         Ok(())
     }
 
-    /// Reads bytes at an offset. Says by which path.
+    /// Reads bytes at an offset. Returns the path.
     #[inline]
     pub(super) fn read(&mut self, offset: usize, into: &mut [u8]) -> Result<Path> {
         let at = self.at + offset as u64;

@@ -1,5 +1,4 @@
-//! Where calls are missing that give a file its name: each test in a process of its own, with a
-//! filter.
+//! Tests without the calls that give a file its name: each in a process of its own, with a filter.
 
 use pinfold_tests::{
     filter::{deny, deny_if, kill},
@@ -19,7 +18,7 @@ fn deny_nameless(errno: i32) {
     deny_if(libc::SYS_openat, 2, flag, flag, errno);
 }
 
-/// What a receiver promises, whatever is denied, in an empty directory.
+/// The promises of a receiver in an empty directory, kept under every denial.
 fn promises(dir: &Path) {
     let rules = Rules { sync: true, ..RULES };
     let mut target = Directory::open(dir, rules).unwrap();
@@ -35,11 +34,11 @@ fn promises(dir: &Path) {
         assert_eq!((metadata.mode() & 0o7777, metadata.nlink()), (0o644, 1));
         assert_eq!((metadata.mtime(), metadata.mtime_nsec()), (1_000_000_000, 123_456_789));
     }
-    // One that is given up leaves nothing.
+    // A file that is given up leaves nothing.
     let mut file = target.begin(&offer("e")).unwrap();
     file.write(b"abc").unwrap();
     drop(file);
-    // One that is there is kept, also if it has come meanwhile.
+    // An existing file is kept, also if it has come meanwhile.
     assert_eq!(put(&mut target, "a", "new").unwrap_err().status(), 5);
     let mut file = target.begin(&offer("f")).unwrap();
     file.write(b"abc").unwrap();
@@ -56,7 +55,7 @@ fn promises(dir: &Path) {
     assert_eq!(listing(&dir.join("d")), ["c"]);
 }
 
-/// Checks them in a process where `filter` has denied things.
+/// Checks the promises in a process after `filter` has denied calls.
 #[track_caller]
 fn kept(what: &str, filter: impl Fn()) {
     let dir = tempfile::tempdir().unwrap();
@@ -110,7 +109,7 @@ fn all_of_it_is_denied() {
     }
 }
 
-/// A link by way of /proc, where that is not mounted, and by the descriptor, which older kernels
+/// A link by way of /proc, if that is not mounted, and by the descriptor, which older kernels
 /// refuse.
 #[test]
 fn proc_is_missing() {
@@ -152,7 +151,7 @@ fn links_fail_late() {
     assert_eq!(listing(dir.path()), ["a", "b"]);
 }
 
-/// Killed at the only moment at which the name is there and the file is not.
+/// The process is killed at the only moment at which the name is there and the file is not.
 #[test]
 fn what_is_left_of_the_last_way_does_not_look_complete() {
     let dir = tempfile::tempdir().unwrap();
@@ -207,7 +206,7 @@ fn modes_and_times_that_cannot_be_set_are_counted() {
             0
         });
         assert_eq!(ended, Ended::Code(0), "{errno}");
-        // What could not be opened up stays closed.
+        // Directories that could not be opened up stay closed.
         for name in ["file", "9", "d"] {
             let mode = dir.path().join(name).metadata().unwrap().mode();
             assert_eq!(mode & 0o077, 0, "{name}");

@@ -1,4 +1,4 @@
-//! Directories: how open they are, and when.
+//! Directories: their permissions during the transfer and after it.
 
 use super::*;
 use crate::transfer::frame::DirectoryOffer;

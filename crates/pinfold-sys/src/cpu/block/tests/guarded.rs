@@ -1,4 +1,4 @@
-//! Memory between two pages that nobody may touch: what reads or writes beside it dies.
+//! Memory between two pages that nobody may touch: a read or write beside it dies.
 
 use std::ptr::NonNull;
 
@@ -50,7 +50,7 @@ impl Guarded {
         self.start.as_ptr()
     }
 
-    /// Where the last `len` bytes before the other guard begin.
+    /// The place of the last `len` bytes before the other guard.
     pub(super) fn last(&self, len: usize) -> *mut u8 {
         assert!(len <= self.len);
         // SAFETY: within the memory.
@@ -63,7 +63,7 @@ impl Guarded {
         unsafe { std::slice::from_raw_parts(self.start(), self.len) }
     }
 
-    /// Makes the byte of every index what `byte` says.
+    /// Sets the byte of every index to `byte` of it.
     pub(super) fn fill(&self, byte: impl Fn(usize) -> u8) {
         for at in 0..self.len {
             // SAFETY: within the memory.

@@ -16,13 +16,13 @@ thread_local! {
     static LEAVE_OUT: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Counts a fence of this thread, and says whether it is to be left out.
+/// Counts a fence of this thread, and returns whether it is to be left out.
 pub(super) fn fence_left_out() -> bool {
     FENCES.set(FENCES.get() + 1);
     LEAVE_OUT.get()
 }
 
-/// How many fences `work` makes.
+/// Fences that `work` makes.
 fn fences(work: impl FnOnce()) -> u64 {
     let before = FENCES.get();
     work();
@@ -142,6 +142,6 @@ fn lines_are_flushed_and_timed() {
     // SAFETY: the vector has a first byte.
     let ticks = unsafe { read_line_ticks(memory.as_ptr()) };
     assert_eq!(ticks.is_some(), timer);
-    // How long it takes is for others to judge. Not nothing, not for ever.
+    // The time is for others to judge. It is not nothing, and not for ever.
     assert!(ticks.is_none_or(|ticks| (1..1 << 40).contains(&ticks)), "{ticks:?}");
 }

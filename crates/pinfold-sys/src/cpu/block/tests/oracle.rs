@@ -1,4 +1,4 @@
-//! What arrives is what was there, byte by byte; and nothing else changes.
+//! The bytes that arrive are those of the source; and nothing else changes.
 
 use proptest::prelude::*;
 
@@ -40,18 +40,18 @@ impl Way {
     }
 }
 
-/// A source whose bytes tell where they are from, and a destination that tells what was changed.
+/// A source whose bytes tell where they are from, and a destination that shows changes.
 struct Bench {
     from: Guarded,
     to: Guarded,
-    /// What a destination of any length is once it is zeroed.
+    /// The bytes of a zeroed destination of any length.
     zeroes: Vec<u8>,
 }
 
-/// What the destination is full of: no byte of the source, and not 0.
+/// The byte that fills the destination: no byte of the source, and not 0.
 const OLD: u8 = 0xff;
 
-/// How far around the destination is looked for changes.
+/// Bytes around the destination that are looked at for changes.
 const AROUND: usize = 130;
 
 /// No two places closer than 251 bytes have the same byte, and blocks differ from each other.
@@ -69,7 +69,7 @@ impl Bench {
         bench
     }
 
-    /// Copies and zeroes `len` bytes between two places in the memory, and looks at what became of it.
+    /// Copies and zeroes `len` bytes between two places in the memory, and looks at the result.
     fn check(&self, way: Way, from: *const u8, to: *mut u8, len: usize) {
         let what = || {
             let at = |base: *mut u8, place: *const u8| place.addr() - base.addr();
@@ -95,7 +95,7 @@ impl Bench {
         &self.to.bytes()[at..at + len]
     }
 
-    /// Whether the bytes before and behind are old.
+    /// Returns whether the bytes before and behind are old.
     fn around(&self, to: *mut u8, len: usize) -> bool {
         let at = to.addr() - self.to.start().addr();
         let all = self.to.bytes();
@@ -104,7 +104,7 @@ impl Bench {
         before.iter().chain(behind).all(|&byte| byte == OLD)
     }
 
-    /// In the middle, at these distances from multiples of a line.
+    /// Copies and zeroes in the middle, at these distances from multiples of a line.
     fn check_aligned(&self, way: Way, from: usize, to: usize, len: usize) {
         // SAFETY: the memory is longer than that by some lines.
         let (from, to) =
@@ -112,7 +112,7 @@ impl Bench {
         self.check(way, from, to, len);
     }
 
-    /// Beside the guards of both.
+    /// Copies and zeroes beside the guards of both.
     fn check_guarded(&self, way: Way, len: usize) {
         for from in [self.from.start(), self.from.last(len)] {
             for to in [self.to.start(), self.to.last(len)] {
@@ -122,7 +122,7 @@ impl Bench {
     }
 }
 
-/// Where the loops begin, end, and go round once more.
+/// The lengths at which the loops begin, end, and go round once more.
 #[cfg(not(miri))]
 fn boundaries() -> impl Iterator<Item = usize> {
     let around = [512, 1 << 10, 1280, 1536, 4 << 10, 8 << 10, (8 << 10) + 64, 16 << 10, 64 << 10];
@@ -175,7 +175,7 @@ fn every_boundary() {
     }
 }
 
-/// As the above, with what Miri can do in a minute.
+/// As the above, for as much as Miri can do in a minute.
 #[test]
 fn some_of_each() {
     let bench = Bench::new(700);

@@ -1,4 +1,4 @@
-//! Two threads: what is streamed before a flag is raised is there for whoever sees the flag.
+//! Two threads: bytes streamed before a flag is raised are there for a thread that sees the flag.
 
 use std::{
     sync::atomic::{AtomicU64, Ordering::*},
@@ -32,7 +32,7 @@ struct Litmus {
 }
 
 impl Litmus {
-    /// In how many rounds the reader saw a word of an earlier one.
+    /// Returns the number of rounds in which the reader saw a word of an earlier one.
     fn run(algorithm: Algorithm, fenced: bool, rounds: u64) -> u64 {
         let litmus = Litmus::default();
         thread::scope(|scope| {
@@ -93,7 +93,7 @@ fn a_flag_comes_after_what_was_streamed() {
         eprintln!("SKIPPED: one core sees its own stores in their order, fenced or not");
         return;
     }
-    // Did it come after them without the fence, too, all this would prove nothing.
+    // If the flag came after the bytes without the fence, too, all this would prove nothing.
     for algorithm in streaming() {
         if (0..200).all(|_| Litmus::run(algorithm, false, 100) == 0) {
             eprintln!(

@@ -1,4 +1,4 @@
-//! What it costs: as in `userfault`.
+//! Measurements of costs: as in `userfault`.
 use std::time::Instant;
 
 use super::*;

@@ -18,7 +18,7 @@ pub(crate) fn status(name: &str) -> usize {
     line.split_whitespace().nth(1).unwrap().parse().unwrap()
 }
 
-/// One test at a time looks at what the process has pinned.
+/// One test at a time looks at the memory that the process has pinned.
 pub(crate) static ALONE: std::sync::Mutex<()> = std::sync::Mutex::new(());
 
 fn alone() -> std::sync::MutexGuard<'static, ()> {
@@ -45,7 +45,7 @@ fn registered_pages_are_pinned_until_unpinned() {
     let before = status("VmPin");
     let one = ring.pin(range.start..range.start + 16 * PAGE).unwrap();
     assert_eq!(status("VmPin"), before + 64);
-    // Any alignment; whole pages count, and again for each slot.
+    // Any alignment will do; whole pages count, and again for each slot.
     let two = ring.pin(range.start + 100..range.start + PAGE + 1).unwrap();
     assert_eq!(status("VmPin"), before + 64 + 8);
     assert_ne!(one.index(), two.index());
@@ -53,7 +53,7 @@ fn registered_pages_are_pinned_until_unpinned() {
     assert_eq!(status("VmPin"), before + 8);
     ring.unpin(two).unwrap();
     assert_eq!(status("VmPin"), before);
-    // And by the owner's end.
+    // The owner's end ends a pin, too.
     let _kept = ring.pin(range).unwrap();
     assert_eq!(status("VmPin"), before + 256);
     drop(ring);
@@ -112,7 +112,7 @@ fn refusals_pin_nothing_and_have_names() {
     assert_eq!(refused(range.start..range.start), Reason::Length);
     assert_eq!(refused(range.start..range.start + (1 << 30) + 1), Reason::Length);
     assert_eq!(refused(PAGE..2 * PAGE), Reason::Unmapped);
-    // Mapped, but for its end.
+    // The end of the range is not mapped.
     drop((pages, range));
     let range = crate::mem::userfault::tests::mapped(4);
     assert_eq!(rustix_munmap(range.end - PAGE), 0);
@@ -241,7 +241,7 @@ fn a_child_has_no_pins() {
         drop(ring);
         i32::from(!refused)
     };
-    // SAFETY: the child makes and drops what it has; the C library keeps the allocator usable.
+    // SAFETY: the child makes and drops its own; the C library keeps the allocator usable.
     let pid = unsafe { crate::child::spawn(child) }.unwrap();
     assert_eq!(crate::child::status_of(pid), Some(0));
     assert_eq!(status("VmPin"), before + 16);

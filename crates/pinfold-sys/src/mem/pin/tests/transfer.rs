@@ -33,7 +33,7 @@ fn bytes_come_out_of_pinned_pages_though_others_are_mapped_there() {
         1
     );
     assert_eq!(back(&file, 1), [1]);
-    // What is mapped there now is new.
+    // The memory mapped there now is new.
     assert_eq!(write_mapped(range.start..range.start + 1, file.as_fd(), 0).unwrap(), 1);
     assert_eq!(back(&file, 1), [0]);
     ring.unpin(slot).unwrap();

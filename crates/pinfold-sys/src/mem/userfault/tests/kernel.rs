@@ -1,4 +1,4 @@
-//! What the kernel tells of what, and what it does not.
+//! The changes of memory that the kernel tells of, and those that it does not.
 use std::{
     os::fd::AsFd,
     sync::atomic::{AtomicBool, Ordering},
@@ -52,8 +52,8 @@ fn who_unmaps_waits_until_that_is_read() {
             done.store(true, Ordering::SeqCst);
         });
         readable(&watch);
-        // It is gone already, and the kernel gives the place to others; what is watched elsewhere
-        // is called pending, too.
+        // It is gone already, and the kernel gives the place to others; memory that is watched
+        // elsewhere is called pending, too.
         map_over(range.clone());
         for _ in 0..100 {
             assert_eq!(watch.validate(range.clone()), Ok(Validity::Pending));
@@ -144,7 +144,7 @@ fn a_remap_takes_the_watch_along() {
     assert!(events.contains(&moved), "{events:?}");
     assert_eq!(watch.validate(from.clone()), Ok(Validity::Replaced));
     assert_eq!(watch.validate(to.clone()), Ok(Validity::Valid));
-    // Over other watched memory: both valid before and after, so only events tell.
+    // Memory moved over other watched memory: both valid before and after, so only events tell.
     let third = mapped(4);
     watch.watch(third.clone()).unwrap();
     let events = heard(&watch, || remap(to.clone(), third.clone(), 0));
@@ -180,12 +180,13 @@ fn a_mapping_of_which_part_is_watched_does_not_move_as_a_whole() {
     unmap(to);
 }
 
-/// What allocators make of that: the C library's moves long blocks by `mremap`, and copies where it must not.
+/// Allocators cope with that: the C library's moves long blocks by `mremap`, and copies where it
+/// must not.
 #[test]
 fn a_block_of_which_part_is_watched_can_still_grow() {
     let Some(watch) = watch() else { return };
     let reader = Reader::new(watch).unwrap();
-    // Beyond what `malloc` takes from the heap; grown until it has had to move.
+    // Longer than blocks that `malloc` takes from the heap; grown until it has had to move.
     let mut block: Vec<u64> = (0..200_000).collect();
     for _ in 0..6 {
         let inside = block.as_ptr().addr().next_multiple_of(PAGE) + 3 * PAGE;
@@ -226,7 +227,7 @@ fn shrinking_growing_and_failing_remaps() {
     });
     assert_eq!(events, [Event::Unmapped(range.start + 4 * PAGE..range.end)]);
     let left = range.start..range.start + 4 * PAGE;
-    // One that cannot be done: afterwards all is quiet, too, which `heard` looks for.
+    // A remap that cannot be done: afterwards all is quiet, too, which `heard` looks for.
     let events = heard(&watch, || {
         assert_eq!(resize(left.clone(), 1 << 46, libc::MREMAP_MAYMOVE), libc::MAP_FAILED);
     });
@@ -299,7 +300,7 @@ fn huge_pages_are_split_without_a_word_and_partly_unmapped_with_one() {
 #[test]
 fn the_break_is_watched_when_it_shrinks() {
     let Some(watch) = watch() else { return };
-    // In a child of its own: the break belongs to all of the process.
+    // In a child of its own, for the break belongs to all of the process.
     let child = || -> Option<()> {
         let watch = Watch::new().ok()?;
         // SAFETY: nobody else in this child, which has one thread, uses the new part of the break.
@@ -413,7 +414,7 @@ fn another_monitor_is_told_apart() {
     let error = two.watch(range.clone()).unwrap_err();
     assert_eq!(error.reason(), Reason::Busy);
     println!("{error}");
-    // Nothing of it was registered.
+    // None of the range was registered.
     assert_eq!(two.validate(range.start..range.start + PAGE), Ok(Validity::Replaced));
     println!(
         "validated by a stranger: {:?}",
@@ -425,7 +426,7 @@ fn another_monitor_is_told_apart() {
     unmap(range);
 }
 
-/// A page that nobody fills must not be waited for by who only wants to be helpful.
+/// A call that only wants to be helpful must not wait for a page that nobody fills.
 #[test]
 fn what_any_userfaultfd_has_is_told_and_nothing_is_done() {
     let Some(watch) = watch() else { return };

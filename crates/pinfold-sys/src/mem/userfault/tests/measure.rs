@@ -1,5 +1,5 @@
-//! What it costs: `cargo test --release -p pinfold-sys --lib measure -- --ignored --nocapture
-//! --test-threads=1`.
+//! Measurements of costs: `cargo test --release -p pinfold-sys --lib measure -- --ignored
+//! --nocapture --test-threads=1`.
 use std::{hint::black_box, time::Instant};
 
 use super::*;

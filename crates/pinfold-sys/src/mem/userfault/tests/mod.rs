@@ -1,5 +1,5 @@
 #![allow(unsafe_code)]
-//! userfaultfd: watching memory, moving pages, what the kernel tells and refuses.
+//! userfaultfd: watching memory, moving pages, the kernel's events and refusals.
 
 mod kernel;
 mod measure;
@@ -85,7 +85,8 @@ fn watch() -> Option<Watch> {
     Watch::new().map_err(|error| eprintln!("SKIPPED: {error}")).ok()
 }
 
-/// Does `work` in another thread, which waits for its events; what comes, until it has ended.
+/// Does `work` in another thread, which waits for its events; returns the events until it has
+/// ended.
 fn heard(watch: &Watch, work: impl FnOnce() + Send) -> Vec<Event> {
     let mut events = Vec::with_capacity(64);
     std::thread::scope(|scope| {

@@ -5,7 +5,7 @@ fn mover() -> Option<Mover> {
     Mover::new().map_err(|error| eprintln!("SKIPPED: {error}")).ok()
 }
 
-/// Each page says its number.
+/// Writes its number into each page.
 fn number(pages: &mut Pages) {
     for (n, page) in pages.as_mut_slice().chunks_mut(PAGE).enumerate() {
         page.fill((n + 1) as u8);
@@ -34,7 +34,7 @@ fn pages_go_where_they_should() {
         assert!(window.as_slice()[n * PAGE..(n + 1) * PAGE].iter().all(|&found| found == byte));
     }
     assert_eq!(source.as_slice()[9 * PAGE], 0);
-    // And out of the window again, into another one.
+    // The pages go out of the window again, into another one.
     let mut third = mover.window(4 * PAGE, false).unwrap();
     let moved = mover.fold(&mut third, 0, &mut window, 0..4 * PAGE).unwrap();
     assert_eq!(moved, Moved { bytes: 4 * PAGE, stop: None });
@@ -58,14 +58,14 @@ fn it_says_how_far_it_came_and_why() {
     let moved = mover.fold(&mut window, 0, &mut source, whole.clone()).unwrap();
     assert_eq!(moved, Moved { bytes: 3 * PAGE, stop: Some(Stop::Hole) });
     assert_eq!(window.as_slice()[2 * PAGE], 3);
-    // Something there already.
+    // The destination has something already.
     let mut source = fresh();
     window.discard(whole.clone()).unwrap();
     window.as_mut_slice()[5 * PAGE] = 77;
     let moved = mover.fold(&mut window, 0, &mut source, whole.clone()).unwrap();
     assert_eq!(moved, Moved { bytes: 5 * PAGE, stop: Some(Stop::Taken) });
     assert_eq!((window.as_slice()[5 * PAGE], source.as_slice()[5 * PAGE]), (77, 6));
-    // Not a window.
+    // The destination is no window.
     let mut source = fresh();
     let mut other = Pages::new(8 * PAGE, false).unwrap();
     let moved = mover.fold(&mut other, 0, &mut source, whole.clone()).unwrap();
@@ -86,7 +86,8 @@ fn it_says_how_far_it_came_and_why() {
     assert_eq!(nothing, Moved { bytes: 0, stop: None });
 }
 
-/// As the kernel leaves it when it moves a run of pages and says that it found something there.
+/// The state that the kernel leaves when it moves a run of pages and says that it found something
+/// there.
 #[test]
 fn what_has_gone_before_counts_as_moved() {
     let Some(mover) = mover() else { return };
@@ -127,7 +128,7 @@ fn pinned_pages_stay() {
     assert_eq!(moved, Moved { bytes: 6 * PAGE, stop: None });
 }
 
-/// Whoever moves pages has to tell the caches itself.
+/// A program that moves pages has to tell the caches itself.
 #[test]
 fn a_watch_does_not_hear_of_moves() {
     let (Some(mover), Some(watch)) = (mover(), watch()) else { return };
@@ -143,7 +144,7 @@ fn a_watch_does_not_hear_of_moves() {
     drop(watch);
 }
 
-/// What a child shares, even one that has ended, could not be moved.
+/// Pages shared with a child, even one that has ended, could not be moved.
 #[test]
 fn pages_move_after_a_fork() {
     let Some(mover) = mover() else { return };

@@ -86,7 +86,7 @@ fn a_child_drops_it_without_waiting() {
         drop(reader);
         i32::from(!refused)
     };
-    // SAFETY: the child drops what it has a copy of; the C library keeps the allocator usable.
+    // SAFETY: the child drops its copies; the C library keeps the allocator usable.
     let pid = unsafe { crate::child::spawn(child) }.unwrap();
     assert_eq!(crate::child::status_of(pid), Some(0));
     // It still works here.
@@ -94,8 +94,8 @@ fn a_child_drops_it_without_waiting() {
     drop(kept);
 }
 
-/// Memory that another thread gets anew at the same place, while who unmapped it has not returned
-/// yet, must never be taken for the old one.
+/// Memory that another thread gets anew at the same place, while the thread that unmapped it has
+/// not returned yet, must never be taken for the old one.
 #[test]
 fn memory_given_anew_before_the_unmap_returns_is_noticed() {
     let Some(reader) = reader() else { return };
@@ -129,7 +129,7 @@ fn memory_given_anew_before_the_unmap_returns_is_noticed() {
 
 const BOTH: [Who; 2] = [Who::Modest, Who::Ordinary];
 
-/// Where the threads of a reader may run, which is the same for both.
+/// The processors that the threads of a reader may run on, which are the same for both.
 fn processors(reader: &Reader) -> Vec<usize> {
     let [one, other] = BOTH.map(|who| {
         let set = sched_getaffinity(Some(reader.thread_id(who))).unwrap();
@@ -139,7 +139,7 @@ fn processors(reader: &Reader) -> Vec<usize> {
     one
 }
 
-/// On a thread of its own, whose processor is nobody else's business.
+/// Runs `work` on a thread of its own, whose processor is nobody else's business.
 fn apart<T: Send>(work: impl FnOnce() -> T + Send) -> T {
     std::thread::scope(|scope| scope.spawn(work).join().unwrap())
 }
@@ -163,7 +163,7 @@ fn it_comes_to_the_processor_of_who_calls_it() {
             panic!("it is at {:?}, not at {cpu}", processors(&reader));
         });
     }
-    // What it does there is what it did before.
+    // It does there as it did before.
     let range = mapped(1);
     reader.watch().watch(range.clone()).unwrap();
     unmap(range.clone());
@@ -241,11 +241,11 @@ fn one_of_them_runs_where_nobody_else_wants_to() {
     panic!("neither does");
 }
 
-/// Whoever has the duty: each event is read once, and none is lost in between.
+/// Each event is read once, by either holder of the duty, and none is lost in between.
 #[test]
 fn threads_that_take_turns_lose_nothing() {
     let Some(watch) = watch() else { return };
-    // Each time they can.
+    // The two change places each time they can.
     let rule = Rule { every: 1, late_ns: 0, term_ns: [0, 0] };
     let reader = Reader::by(watch, rule).unwrap();
     let range = mapped(1);
@@ -266,7 +266,7 @@ fn threads_that_take_turns_lose_nothing() {
     assert!(ran.iter().all(|&ran| ran >= 500), "{ran:?}");
 }
 
-/// How often a thread of this process has slept.
+/// Times that a thread of this process has slept.
 fn switches(thread: rustix::thread::Pid) -> u64 {
     let path = format!("/proc/self/task/{}/status", thread.as_raw_nonzero());
     let status = std::fs::read_to_string(path).unwrap();

@@ -1,4 +1,4 @@
-//! Where it is denied.
+//! Userfaultfds where they are denied.
 use std::{collections::BTreeMap, thread};
 
 use seccompiler::{BpfProgram, SeccompAction, SeccompFilter};

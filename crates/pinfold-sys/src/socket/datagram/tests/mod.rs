@@ -1,6 +1,6 @@
-//! Over the loopback device, where there is always a receiver in the same process.
+//! Datagrams over the loopback device, where there is always a receiver in the same process.
 #![allow(unsafe_code)]
-#![allow(clippy::single_range_in_vec_init)] // One piece is what is meant.
+#![allow(clippy::single_range_in_vec_init)] // One piece is meant.
 
 use std::{
     net::UdpSocket,
@@ -25,7 +25,7 @@ fn sockets() -> (UdpSocket, UdpSocket) {
     (from, to)
 }
 
-/// A sender, and who receives; `None`, loudly, where there is no io_uring.
+/// A sender, and a receiving socket; `None`, loudly, where there is no io_uring.
 fn pair(areas: usize, bytes: usize, registered: bool) -> Option<(Sender, UdpSocket)> {
     let (from, to) = sockets();
     match Sender::new(from, areas, bytes, registered) {
@@ -51,7 +51,7 @@ fn pieces(start: usize, bytes: usize, count: usize) -> Vec<Range<usize>> {
     (0..count).map(|n| start + at(n) + 7 * n..start + at(n + 1) + 7 * n).collect()
 }
 
-/// Whether this kernel lacks what would be done, which is said.
+/// Returns whether this kernel lacks the operation, which is then printed.
 fn is_absent(sender: &Sender, way: Way, pieces: usize) -> bool {
     let checked = sender.check(way, pieces);
     if let Err(error) = &checked {
@@ -90,7 +90,7 @@ fn each_way_sends_the_very_bytes() {
             assert_eq!((counts.sent, counts.failed), (before.sent + 1, 0), "{way:?} {counts:?}");
             assert_eq!(counts.bytes, before.bytes + bytes as u64);
             assert!(receive(&to) == expected, "{way:?}, {bytes} bytes in {count}");
-            // Who receives on the same host has it copied, and the kernel says so.
+            // For a receiver on the same host the kernel copies, and says so.
             let told = u64::from(way.is_notified());
             assert_eq!(counts.notified, before.notified + told, "{way:?}");
             assert_eq!(counts.copied, before.copied + told, "{way:?}");
@@ -112,13 +112,13 @@ fn an_area_in_flight_is_not_lent() {
         assert!(sender.take().is_none());
         let name = first.index;
         sender.send(first, &[0..100], way).unwrap();
-        // Queued is in flight.
+        // A queued send is in flight.
         assert_eq!((sender.in_flight(), sender.take()), (1, None));
         sender.settle(SOON).unwrap();
         assert_eq!(sender.in_flight(), 0);
         let again = sender.take().unwrap();
         assert_eq!((again.index, sender.take()), (name, None));
-        // They go round: the one given back first comes first.
+        // The areas go round: the one given back first comes first.
         sender.put_back(second).unwrap();
         sender.send(again, &[0..100], way).unwrap();
         sender.submit().unwrap();
@@ -126,7 +126,7 @@ fn an_area_in_flight_is_not_lent() {
         sender.wait(SOON).unwrap();
         assert_eq!(sender.take().map(|area| area.index), Some(name), "{way:?}");
         assert_eq!((receive(&to).len(), receive(&to).len()), (100, 100));
-        // Nothing comes back of what callers keep, and nobody waits for it.
+        // Areas that callers keep do not come back, and nobody waits for them.
         sender.wait(SOON).unwrap();
         assert!(sender.take().is_none());
     }
@@ -154,7 +154,7 @@ fn sends_are_begun_by_submit_or_the_end() {
             sender.send(area, &[0..9], way).unwrap();
         }
     }
-    // What was queued is not lost with the sender.
+    // A queued send is not lost with the sender.
     let queued = sender.in_flight();
     drop(sender);
     assert_eq!(got(), queued);
@@ -252,7 +252,7 @@ fn a_child_has_no_sender() {
         drop(sender);
         i32::from(!refused)
     };
-    // SAFETY: the child makes nothing and drops what it has; the C library keeps the allocator usable.
+    // SAFETY: the child makes nothing and drops its own; the C library keeps the allocator usable.
     let pid = unsafe { crate::child::spawn(child) }.unwrap();
     assert_eq!(crate::child::status_of(pid), Some(0));
 }
@@ -271,7 +271,7 @@ fn a_filter_is_named() {
             let error = Sender::new(sockets().0, 1, 1, false).map(|_| ()).unwrap_err();
             assert_eq!((error.reason(), error.call()), (reason, "io_uring_setup"));
             assert!(error.to_string().contains("seccomp"));
-            // What needs no ring still goes.
+            // A send that needs no ring still goes.
             let (from, to) = sockets();
             let mut sender = Sender::without_ring(from, 1, 9).unwrap();
             for way in [Way::Copied, Way::Pinned] {

@@ -1,9 +1,9 @@
 //! Sending over a connection by calls that do not copy: `MSG_ZEROCOPY`, for where there is no io_uring. See
 //! the kernel's `Documentation/networking/msg_zerocopy.rst`.
 //!
-//! What the network has not got yet it reads where it lies, also to send it once more. Once it does not, there is
-//! a notice in the socket's error queue, of which `epoll(7)` tells by `EPOLLERR`: nothing is wrong with the
-//! connection then.
+//! The kernel reads bytes that the network has not got yet where they lie, also to send them once
+//! more. Once it does not, there is a notice in the socket's error queue, of which `epoll(7)` tells
+//! by `EPOLLERR`: nothing is wrong with the connection then.
 #![allow(unsafe_code)]
 // Invariant: the kernel is given lists of memory and room for its answers as long as it is told; the callers of
 // `send` vouch for the memory itself.
@@ -26,15 +26,17 @@ use crate::{
     process::Segment,
 };
 
-/// Of `linux/socket.h` and `linux/errqueue.h`; the `libc` crate has them not for all architectures.
+/// Constants of `linux/socket.h` and `linux/errqueue.h`; the `libc` crate has them not for all
+/// architectures.
 const SO_ZEROCOPY: libc::c_int = 60;
 const ORIGIN_ZEROCOPY: u8 = 5;
 const CODE_COPIED: u8 = 1;
 
-/// Room for what comes with a notice: it and an address, each behind a head.
+/// Room for the data of a notice: it and an address, each behind a head.
 const CONTROL_WORDS: usize = 16;
 
-/// What one call has sent, which the kernel may still read. Dropped, nobody learns when that is over.
+/// The bytes that one call has sent, which the kernel may still read. Dropped, nobody learns when
+/// that is over.
 #[derive(Debug, PartialEq, Eq)]
 #[must_use = "the memory has to stay as it is until this has landed"]
 pub struct Flight {
@@ -53,8 +55,8 @@ impl ZeroCopy {
     /// For this connection, and no other: nobody else sends there by such calls, or reads its error queue.
     ///
     /// # Errors
-    /// What `setsockopt(2)` says: `EOPNOTSUPP`, `ENOPROTOOPT` before Linux 4.14. What a filter says
-    /// of `recvmsg`, without which nobody would learn that a flight is over.
+    /// The error of `setsockopt(2)`: `EOPNOTSUPP`, `ENOPROTOOPT` before Linux 4.14. The error of a
+    /// filter for `recvmsg`, without which nobody would learn that a flight is over.
     pub fn new(socket: impl AsFd) -> Result<ZeroCopy, Failed> {
         let on: libc::c_int = 1;
         let len = size_of_val(&on) as libc::socklen_t;
@@ -70,8 +72,9 @@ impl ZeroCopy {
         }
     }
 
-    /// Sends what there is room for: how many bytes, and what of them the kernel may still read. `None`: there is
-    /// no room. At most [`PARTS_MAX`](super::PARTS_MAX) parts, with some byte in them.
+    /// Sends as far as there is room: returns how many bytes, and the flight of those that the
+    /// kernel may still read. `None`: there is no room. At most [`PARTS_MAX`](super::PARTS_MAX)
+    /// parts, with some byte in them.
     ///
     /// All bytes that are asked for count against `RLIMIT_MEMLOCK` until the flight lands, be they sent or not.
     ///
@@ -103,8 +106,8 @@ impl ZeroCopy {
         }
     }
 
-    /// Takes note of all that the kernel has said, a range of calls at a time. No system call if nothing is out;
-    /// else one more than there are notices, of which one behind the other the kernel makes one.
+    /// Takes note of all notices, a range of calls at a time. No system call if nothing is out;
+    /// else one more than there are notices. The kernel merges notices that follow one another.
     pub fn collect(&mut self, socket: impl AsFd) {
         let socket = socket.as_fd().as_raw_fd();
         while self.numbers.out() > 0 {
@@ -116,7 +119,7 @@ impl ZeroCopy {
         }
     }
 
-    /// Flights that are in the air, as far as was [collected](ZeroCopy::collect).
+    /// Flights that have not landed, as far as was [collected](ZeroCopy::collect).
     pub fn in_flight(&self) -> usize {
         self.numbers.out()
     }
@@ -126,8 +129,8 @@ impl ZeroCopy {
         self.numbers.over()
     }
 
-    /// Whether the kernel no longer reads the bytes of a flight, as far as was [collected](ZeroCopy::collect):
-    /// whether it has copied any of them.
+    /// Ends a flight whose bytes the kernel no longer reads, as far as was
+    /// [collected](ZeroCopy::collect): returns whether it has copied any of them.
     ///
     /// # Errors
     /// The flight: it may still read, or it is another connection's.
@@ -139,10 +142,10 @@ impl ZeroCopy {
     }
 }
 
-/// Whether a filter lets notices be read.
+/// Checks that no filter keeps notices from being read.
 ///
 /// # Errors
-/// What a filter says of `recvmsg`.
+/// The error of a filter for `recvmsg`.
 pub fn may_collect(socket: impl AsFd) -> Result<(), Failed> {
     match next(socket.as_fd().as_raw_fd()) {
         Err(errno) if may_be_denied(errno) => Err(Failed { call: "recvmsg", errno }),
@@ -150,7 +153,7 @@ pub fn may_collect(socket: impl AsFd) -> Result<(), Failed> {
     }
 }
 
-/// Takes what is first in a socket's error queue; `None` if it is something else.
+/// Takes the first notice in a socket's error queue; `None` if it is something else.
 fn next(socket: RawFd) -> Result<Option<Notice>, Errno> {
     let mut control = [0u64; CONTROL_WORDS];
     let mut message = message(&[]);

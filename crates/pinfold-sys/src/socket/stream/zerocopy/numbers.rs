@@ -1,31 +1,32 @@
-//! Which calls the kernel has spoken of: it counts those of a connection by 32 bits, and says ranges of
-//! them, in any order. No I/O.
+//! The calls that the kernel has sent notices of: it counts those of a connection by 32 bits, and
+//! names ranges of them, in any order. No I/O.
 //!
 //! **Invariant.** A number that was given out names the same call until it is [landed](Numbers::land).
 
 use std::collections::VecDeque;
 
-/// What the kernel no longer reads: calls from `first` to `last`, both of them, going on at 0 behind `u32::MAX`.
+/// A range of calls that the kernel no longer reads: from `first` to `last`, both of them, going on
+/// at 0 behind `u32::MAX`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Notice {
     pub first: u32,
     pub last: u32,
-    /// Whether it has copied some of it.
+    /// True if the kernel has copied some of it.
     pub copied: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Call {
-    /// The kernel may still read what it names.
+    /// The kernel may still read the call's bytes.
     Out,
     Over {
         copied: bool,
     },
-    /// Nobody asks any more.
+    /// The call's number is free: nobody asks for it any more.
     Landed,
 }
 
-/// The calls of one connection, those that have landed up to the first that has not left out.
+/// The calls of one connection, without those that have landed before the first that has not.
 #[derive(Debug, Default)]
 pub(super) struct Numbers {
     calls: VecDeque<Call>,
@@ -36,14 +37,14 @@ pub(super) struct Numbers {
 }
 
 impl Numbers {
-    /// The kernel has taken a call: its number.
+    /// Notes a call that the kernel has taken; returns its number.
     pub fn take(&mut self) -> u64 {
         self.calls.push_back(Call::Out);
         self.out += 1;
         self.base + self.calls.len() as u64 - 1
     }
 
-    /// Calls that the kernel has said nothing of.
+    /// Calls without a notice.
     pub fn out(&self) -> usize {
         self.out
     }
@@ -53,11 +54,12 @@ impl Numbers {
         self.over
     }
 
-    /// Takes note of what the kernel has said. What it cannot mean does nothing.
+    /// Takes note of a notice. Numbers that no call has do nothing.
     pub fn noticed(&mut self, notice: Notice) {
         let Notice { first, last, copied } = notice;
         let count = i64::from(last.wrapping_sub(first)) + 1;
-        // Numbers that are out lie within half of what 32 bits can tell apart: each has memory of the kernel's.
+        // Numbers that are out lie within half of the range of 32 bits: each has memory of the
+        // kernel's.
         let from = i64::from(first.wrapping_sub(self.base as u32).cast_signed());
         let within = |at: i64| at.clamp(0, self.calls.len() as i64) as usize;
         for call in self.calls.range_mut(within(from)..within(from + count)) {
@@ -69,7 +71,8 @@ impl Numbers {
         }
     }
 
-    /// If the kernel no longer reads what a call named, whether it has copied any of it. The number is then free.
+    /// `Some` if the kernel no longer reads the bytes of a call: true if it copied any. The number
+    /// is then free.
     pub fn land(&mut self, number: u64) -> Option<bool> {
         let at = usize::try_from(number.checked_sub(self.base)?).ok()?;
         let call = self.calls.get_mut(at)?;
@@ -143,14 +146,14 @@ mod tests {
             assert_eq!(numbers.land(call), None, "{first} to {last}");
         }
         assert_eq!((numbers.land(9), numbers.land(11), numbers.land(u64::MAX)), (None, None, None));
-        // What was said stands.
+        // The first notice stands.
         numbers.noticed(notice(10, 10));
         numbers.noticed(Notice { copied: true, ..notice(10, 10) });
         assert_eq!(numbers.land(call), Some(false));
     }
 
     proptest! {
-        /// Whatever order the ranges come in and wherever counting stands, each call is over once it was named.
+        /// Each call is over once it was named, for ranges in any order and any state of the count.
         #[test]
         fn each_is_over_once_it_was_named(
             start in prop_oneof![
@@ -159,7 +162,7 @@ mod tests {
             steps in prop::collection::vec((0..4u8, 0..40u64, 0..12u64, any::<bool>()), 1..200),
         ) {
             let mut numbers = starting_at(start);
-            // What each call is, in the plainest way.
+            // The state of each call, in the plainest way.
             let mut calls: Vec<(bool, Option<bool>)> = Vec::new();
             let mut landed = vec![];
             for (step, at, len, copied) in steps {

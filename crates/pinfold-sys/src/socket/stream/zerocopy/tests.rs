@@ -32,7 +32,8 @@ fn pair_v6() -> Option<(OwnedFd, OwnedFd)> {
     Some((one, two))
 }
 
-/// All comes, in order, between what is copied; each flight lands, and says that the kernel copied.
+/// All bytes come, in order, between copied ones; each flight lands, and says that the kernel
+/// copied.
 #[test]
 fn every_byte_comes_and_every_flight_lands() {
     for (one, two) in std::iter::once(pair()).chain(pair_v6()) {
@@ -83,7 +84,8 @@ fn every_byte_comes_and_every_flight_lands() {
     }
 }
 
-/// What nobody reads stays in the air; that it has landed epoll tells once, and the connection is as it was.
+/// Bytes that nobody reads stay in flight; epoll tells once that they have landed, and the
+/// connection is as it was.
 #[test]
 fn a_notice_is_no_error() {
     let (one, two) = pair();
@@ -129,7 +131,7 @@ fn a_notice_is_no_error() {
     assert!(got.chunks(memory.len()).all(|some| memory.starts_with(some)));
 }
 
-/// To break the connection lands what is in the air; another's flights are nobody's here.
+/// Breaking the connection lands the bytes in flight; another's flights are nobody's here.
 #[test]
 fn flights_land_when_the_connection_is_broken() {
     let (one, _two) = pair();
@@ -160,7 +162,7 @@ fn flights_land_when_the_connection_is_broken() {
     assert_eq!(calls.in_flight(), 0);
 }
 
-/// What is not a stream has no such calls, or says so.
+/// A socket that is no stream has no such calls, or says so.
 #[test]
 fn what_cannot_says_so() {
     let (one, _two) = std::os::unix::net::UnixStream::pair().unwrap();

@@ -1,4 +1,4 @@
-//! A back end that does parts in any order, late, in part, wrongly or twice; which it may.
+//! A back end that does parts in any order, late, in part, wrongly or twice, as it may.
 
 use std::sync::Arc;
 
@@ -6,7 +6,7 @@ use parking_lot::Mutex;
 
 use super::super::{Backend, Capabilities, Completion, Key, Notify, Outcome, Part};
 
-/// What it does wrong beside coming late and in another order.
+/// The faults of the back end beside late completions in another order.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Faults {
     /// Ends before all is done, and leaves a mess behind that.
@@ -28,7 +28,7 @@ struct State {
     holds: bool,
 }
 
-/// Never says anything of itself: whoever wants to know has to poll.
+/// A back end that never notifies: its completions have to be polled.
 #[derive(Clone)]
 pub(super) struct Faulty {
     state: Arc<Mutex<State>>,
@@ -41,7 +41,7 @@ impl Faulty {
         Faulty { state: Arc::new(Mutex::new(state)), faults }
     }
 
-    /// Whether it does nothing for the time being.
+    /// Sets whether it does nothing for the time being.
     pub(super) fn hold(&self, holds: bool) {
         self.state.lock().holds = holds;
     }

@@ -1,4 +1,5 @@
-//! Random requests by the engine and one after the other: the same memory, whatever the back end does.
+//! Random requests by the engine and one after the other: the same memory, for any behaviour of the
+//! back end.
 
 use proptest::prelude::*;
 
@@ -37,7 +38,7 @@ fn compare(engine: &CopyEngine, steps: &[Step]) {
                 Some(from) => Work::copy(base.wrapping_add(from), to, step.len),
                 None => Work::zero(to, step.len),
             };
-            // SAFETY: it lies inside, and nobody touches the memory before all have ended.
+            // SAFETY: it lies inside, and the memory is not touched before all have ended.
             unsafe { engine.submit(work) }
         })
         .collect();

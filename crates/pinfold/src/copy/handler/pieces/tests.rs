@@ -1,5 +1,5 @@
 #![allow(unsafe_code)]
-//! Pieces against copies of one byte after the other. Unsafe is what the handler's raw form asks for.
+//! Pieces against copies of one byte after the other. Unsafe for the handler's raw form.
 
 use proptest::prelude::*;
 
@@ -15,7 +15,7 @@ fn piece(from: usize, to: usize, len: usize) -> Piece {
     Piece { from, to, len }
 }
 
-/// What is there after the pieces, and the first that is not inside, if one is not.
+/// The memory after the pieces, and the first piece that is not inside, if one is not.
 fn naive(to: &mut [u8], from: &[u8], pieces: &[Piece]) -> Option<usize> {
     for (at, piece) in pieces.iter().enumerate() {
         let inside =
@@ -30,7 +30,7 @@ fn naive(to: &mut [u8], from: &[u8], pieces: &[Piece]) -> Option<usize> {
     None
 }
 
-/// What the calls from lines of this file have copied, in this thread.
+/// The copies of calls from lines of this file, in this thread.
 fn site_at(line: u32) -> SiteCount {
     let here = |count: &SiteCount| match count.caller {
         Caller::At(place) => place.file() == file!() && place.line() == line,
@@ -42,7 +42,7 @@ fn site_at(line: u32) -> SiteCount {
 #[test]
 fn neighbours_are_one_copy_and_others_are_not() {
     let from = pattern(64);
-    // The same offsets on both sides, which say nothing of who overlaps whom.
+    // The same offsets on both sides, which say nothing of overlaps.
     let mut to = [0; 64];
     let all = (0..8).map(|at| piece(at * 8, at * 8, 8));
     let done = copy_pieces(&mut to, &from, all, Reader::Me).unwrap();
@@ -150,7 +150,7 @@ fn a_site_learns_from_each_copy() {
 
 #[test]
 fn blocks_that_overlap_are_as_if_copied_one_by_one() {
-    // Each writes what the next reads, and is in its own way: moved, not copied.
+    // Each writes the source of the next, and overlaps itself: moved, not copied.
     let mut memory = pattern(3000);
     let mut wanted = memory.clone();
     let (mut handler, mut site) = (Handler::new(Fixed(Algorithm::LIBC)), Site::new());
@@ -180,7 +180,7 @@ fn short_ones_of_every_length_are_whole_and_may_overlap() {
             wanted.copy_within(0..1, 999);
             let (mut handler, mut site) = (Handler::new(Fixed(Algorithm::LIBC)), Site::new());
             let base = memory.as_mut_ptr();
-            // The last one is what tells that the first is over.
+            // The last one tells that the first is over.
             let given = [piece(300, to, len), piece(0, 999, 1)];
             let given = given.map(|it| piece(base.addr() + it.from, base.addr() + it.to, it.len));
             // SAFETY: all lie inside the vector.
@@ -245,7 +245,7 @@ proptest! {
                 let joins = |pair: &&[&Piece]| {
                     pair[0].from + pair[0].len == pair[1].from && pair[0].to + pair[0].len == pair[1].to
                 };
-                // The memories being two, whatever is next to each other is one.
+                // The memories being two, all pieces that are next to each other are one.
                 prop_assert_eq!(done.merged, apart.windows(2).filter(joins).count());
             }
             (Err(BlockError::Piece { at, piece, from: 3000, to: 2000 }), Some(first)) => {

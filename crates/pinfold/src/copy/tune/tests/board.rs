@@ -1,8 +1,8 @@
-//! From what was measured to a table.
+//! From the measurements to a table.
 
 use super::*;
 
-/// Puts what is so whether a cached destination is dirty or clean.
+/// Puts results that are the same for a dirty and a clean cached destination.
 fn put(
     board: &mut Board,
     situation: Situation,
@@ -42,7 +42,7 @@ fn neighbours_stand_in() {
     // Its own, if near; else the plain one.
     assert_eq!((best(misaligned, 4), best(misaligned, 5)), ("avx2".into(), "sse2".into()));
     assert_eq!(best(Situation { placement: Placement::Aliased, ..plain }, 1), "rep");
-    // A device reads as nobody does.
+    // A device counts as no reader.
     assert_eq!(best(Situation { reader: Reader::Device, ..plain }, 2), "rep");
     assert_eq!(best(copy(Reader::Me, Cached, Cached), 2), "libc");
 }
@@ -106,7 +106,7 @@ fn both_distances_count() {
         let usual = Choice::new(libc, streams, usual == streams);
         let defaults = Table::from_fn(|_, _| usual).unwrap();
         let table = board.table(&defaults, Seen::default());
-        // Where the distance is known, that which was seen at it counts alone.
+        // If the distance is known, only the results at it count.
         for apart in [Class::Near, Class::Far] {
             let there = Situation { reader: Reader::core(apart), ..situation };
             let best = seen.iter().find(|(it, _)| *it == apart).map(|(_, times)| match times {
@@ -125,20 +125,20 @@ fn both_distances_count() {
     for usual in [libc, streams] {
         assert_eq!(best(&[(near, 1.1), (far, 0.3)], usual), streams);
         assert_eq!(best(&[(near, 2.0), (far, 0.9)], usual), libc);
-        // Near or far is what counts; neither only if there is nothing else.
+        // Near or far counts; neither only if there is nothing else.
         assert_eq!(best(&[(near, 1.1), (far, 0.3), (mixed, 9.0)], usual), streams);
         assert_eq!(best(&[(mixed, 1.2)], usual), libc);
         assert_eq!(best(&[(mixed, 0.8)], usual), streams);
     }
-    // Of what was not seen the defaults know something.
+    // The defaults know something of cases that were not seen.
     assert_eq!([libc, streams].map(|usual| best(&[(near, 1.2)], usual)), [libc, streams]);
     assert_eq!([libc, streams].map(|usual| best(&[(far, 0.8)], usual)), [libc, streams]);
     assert_eq!([libc, streams].map(|usual| best(&[(near, 3.0)], usual)), [libc, libc]);
     assert_eq!([libc, streams].map(|usual| best(&[(far, 0.2)], usual)), [streams, streams]);
 }
 
-/// What a table says of near, far and any other cores after `stores` did best at one distance, if it said
-/// `before` of near and of far ones.
+/// The table's stores for near, far and any other cores after `stores` did best at one distance, if
+/// it had `before` for near and for far ones.
 fn after_one_distance(
     apart: Class,
     stores: Stores,
@@ -169,11 +169,12 @@ fn what_follows_from_one_distance_is_taken_at_the_other() {
     let kinds = |found: [Algorithm; 3]| found.map(Algorithm::stores);
     let after =
         |apart, stores, before| kinds(after_one_distance(apart, stores, before, Seen::default()));
-    // Who stores for a far core does so for a near one; of the converse nothing is known.
+    // An algorithm that stores for a far core does so for a near one; of the converse nothing is
+    // known.
     let defaults = [streams, streams];
     assert_eq!(after(Class::Far, Temporal, defaults), [Temporal; 3]);
     assert_eq!(after(Class::Near, Temporal, defaults), [Temporal, Streaming, Streaming]);
-    // Who streams for a near core does so for a far one.
+    // An algorithm that streams for a near core does so for a far one.
     let defaults = [libc, libc];
     assert_eq!(after(Class::Near, Streaming, defaults), [Streaming; 3]);
     assert_eq!(after(Class::Far, Streaming, defaults), [Temporal, Streaming, Temporal]);
@@ -211,11 +212,11 @@ fn what_was_seen_before_stays() {
     let after = |apart, stores, before, seen| {
         after_one_distance(apart, stores, before, seen).map(Algorithm::stores)
     };
-    // What was measured counts more than what would follow.
+    // A measurement counts more than an inference.
     let both = [streams, streams];
     assert_eq!(after(Class::Far, Temporal, both, seen(9, 9))[..2], [Streaming, Temporal]);
     assert_eq!(after(Class::Near, Streaming, [libc, libc], seen(0, 9))[..2], [Streaming, Temporal]);
-    // A run that sees only one distance keeps what the one before has seen of the other.
+    // A run that sees only one distance keeps the results of the one before for the other.
     let run = |hop_ns: fn(u64) -> f64, best: &str, before: Option<&Tuned>| {
         let best = name(best);
         let mut bench = made(|case: &Case, algorithm: Algorithm| {
@@ -268,7 +269,7 @@ fn a_glimpse_of_another_distance_counts_for_nothing() {
 
 #[test]
 fn of_short_ones_that_lie_so_or_so_there_is_one_choice() {
-    // What does best on the whole.
+    // The best on the whole.
     let mut board = Board::new(CACHE);
     let away = copy(Reader::Nobody, Cached, Uncached);
     let fetching = |times: f64| {

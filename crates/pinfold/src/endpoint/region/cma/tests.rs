@@ -1,4 +1,4 @@
-//! What goes in one call.
+//! The segments of one call.
 
 use proptest::prelude::*;
 
@@ -8,7 +8,7 @@ fn part((here, there, len): (usize, u64, usize)) -> Part {
     Part { here: Segment { ptr: std::ptr::without_provenance_mut(here), len }, there }
 }
 
-/// Where each byte comes from and goes to, in the order of all calls.
+/// The source and destination of each byte, in the order of all calls.
 fn carried(parts: &[Part]) -> (Vec<(u64, u64)>, usize) {
     let (mut all, mut calls, mut first, mut skip) = (Vec::new(), 0, 0, 0);
     loop {

@@ -65,7 +65,7 @@ fn words_are_those_that_lie_inside_and_straight() {
     assert!(cells.write(16, &[]));
 }
 
-/// Aligned words go over as wholes, whatever the other side does meanwhile.
+/// Aligned words go over as wholes, no matter what the other side does meanwhile.
 #[test]
 fn aligned_words_are_never_torn() {
     let rounds = if cfg!(miri) { 20 } else { 20_000u64 };

@@ -64,7 +64,7 @@ fn bins_are_in_order() {
         last = bin;
         let above = index(bin_above(len).unwrap());
         assert!(above == bin || above == bin + 1, "{len}");
-        // Whatever is in the bin above is long enough.
+        // Every range in the bin above is long enough.
         assert!(above > bin || len == 1 || index(bin_of(len - 1)) < bin, "{len}");
     }
     assert!(index(bin_of(u32::MAX)) < ROWS * SPLIT as usize);
@@ -105,7 +105,7 @@ fn alignment_wastes_nothing_for_good() {
     let aligned = space.take(3, 1 << 12).unwrap();
     assert_eq!(aligned.offset, 1 << 12);
     space.check();
-    // What was skipped is free.
+    // The units that were skipped are free.
     assert_eq!(space.take(1, 1).unwrap().offset, 1);
     // The same place again, although its range is not longer than needed.
     let next = space.take(1, 1).unwrap();

@@ -1,4 +1,4 @@
-//! What peers get of an arena, and how this process finds its own.
+//! The parts of an arena that peers get, and how this process finds its own.
 
 use std::{
     os::fd::AsFd,
@@ -28,7 +28,7 @@ fn memory_is_found() {
     assert_eq!(extent.as_ptr(extent.bytes_max()), None);
     assert!(!extent.peers_may_write());
     assert_eq!(find(&buf[999..], 1).unwrap().1, offset + 999);
-    // Not what lies elsewhere, reaches out of it, or is gone.
+    // Memory is not found that lies elsewhere, reaches out of the extent, or is gone.
     let outside = [0u8; 10];
     assert!(find(outside.as_ptr(), 10).is_none());
     assert!(find(buf.as_ptr(), extent.bytes_max() as usize + 1).is_none());
@@ -128,9 +128,9 @@ fn mappings_are_bounded() {
     let mut copy = [0; 4];
     copy_out(&map, offset + 3, &mut copy);
     assert_eq!(&copy, b"seen");
-    // What others could write is refused by who only reads.
+    // A file that others could write is refused for reading only.
     assert!(Mapping::map_readonly(fd, max, &mark()).is_err());
-    // What could still shrink is refused, whether or not others could write it.
+    // A file that could still shrink is refused, whether or not others could write it.
     let open = memfd::create_fixed("pinfold-test", 4096).unwrap();
     assert!(Mapping::map_readonly(open.as_fd(), 4096, &mark()).is_err());
     assert!(Mapping::map_writable(open.as_fd(), 4096, &mark()).is_err());
@@ -203,8 +203,8 @@ fn finding_while_arenas_come_and_go() {
             let id = buf.locate().0.id();
             let at = buf.as_ptr();
             drop((buf, arena));
-            // Something else may lie there by now: other tests run beside this one. And who has just found it, as
-            // the others here may have, has it a moment longer.
+            // Another mapping may lie there by now: other tests run beside this one. And a thread
+            // that has just found the extent, as other tests may have, has it a moment longer.
             let end = Instant::now() + Duration::from_secs(20);
             while find(at, 64).is_some_and(|(extent, _)| extent.id() == id) {
                 assert!(Instant::now() < end, "extent {id} stays");

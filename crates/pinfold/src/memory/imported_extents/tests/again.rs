@@ -1,5 +1,5 @@
 #![allow(unsafe_code)]
-//! What was let go of comes back, as long as its descriptor is kept.
+//! An extent that was let go of comes back, as long as its descriptor is kept.
 
 use super::*;
 
@@ -7,7 +7,7 @@ fn add(maps: &mut ImportedExtents, owner: u32, id: u64) -> bool {
     maps.add(peer(owner), extent(id, PAGE), tie())
 }
 
-/// Whether it can be had.
+/// Returns whether it can be had.
 fn can(maps: &mut ImportedExtents, owner: u32, id: u64) -> bool {
     maps.get(peer(owner), id).is_some()
 }
@@ -25,7 +25,7 @@ fn what_was_evicted_is_mapped_again() {
         assert!(!maps.has(peer(1), 2) && can(&mut maps, 1, 2));
         assert_eq!((maps.count(), maps.bytes() as u64), (1, PAGE));
     }
-    // It is the same file: of the same length, and with what its owner has said of it.
+    // It is the same file: of the same length, and with the access that its owner allows.
     assert_eq!(maps.get(peer(1), 1).unwrap().len(), PAGE);
     assert!(maps.get(peer(1), 1).unwrap().get_mut(0, 1).is_none(), "for reading only");
     maps.remove(peer(1), 1);
@@ -82,13 +82,14 @@ fn one_of_its_own_goes_first_at_a_peers_limit() {
     assert!(maps.has(peer(2), 1) && maps.has(peer(1), 1) && !maps.has(peer(1), 2));
     // It comes back in the same way.
     assert!(can(&mut maps, 1, 2) && !maps.has(peer(1), 1) && maps.has(peer(2), 1));
-    // In all there are no more than five; what is lent of a peer's cannot go, though others' could.
+    // In all there are no more than five; an extent of a peer that is lent cannot go, though
+    // others' could.
     assert!(add(&mut maps, 3, 1) && add(&mut maps, 3, 2) && add(&mut maps, 4, 1));
     assert_eq!((maps.count(), maps.has(peer(2), 1)), (5, false), "the oldest of all");
     let loans = [2, 3].map(|id| maps.lend(peer(1), exported(id), 8, 1).unwrap());
     assert!(!add(&mut maps, 1, 4) && !can(&mut maps, 1, 1));
     assert!(maps.has(peer(3), 1) && maps.has(peer(3), 2) && maps.has(peer(4), 1));
-    // What it took back counts until it is given back here.
+    // An extent that its peer took back counts until it is given back here.
     maps.remove(peer(1), 2);
     assert!(!can(&mut maps, 1, 1));
     maps.give_back(&loans[0]);
@@ -128,12 +129,12 @@ fn descriptors_are_given_up_by_who_has_most() {
     assert!(is_kept(&maps, 2, 1) && !is_kept(&maps, 1, 18) && is_kept(&maps, 1, 19));
     assert!(add(&mut maps, 2, 3));
     assert!(!is_kept(&maps, 2, 1) && is_kept(&maps, 2, 3) && is_kept(&maps, 1, 19));
-    // What goes gives its descriptor back.
+    // An extent that goes gives its descriptor back.
     maps.remove(peer(1), 20);
     assert_eq!(account.kept(), 3);
     maps.drop_peer(peer(2));
     assert_eq!(account.kept(), 1);
-    // Where the process has none left, none is kept, and what is mapped stays.
+    // Where the process has no descriptors left, none is kept, and mappings stay.
     maps.close_descriptors();
     assert_eq!((account.kept(), maps.count()), (0, 19));
     assert!((1..=19).all(|id| maps.has(peer(1), id)));

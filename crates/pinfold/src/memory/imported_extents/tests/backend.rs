@@ -1,5 +1,5 @@
 #![allow(unsafe_code)]
-//! The back end by itself: what it maps is there, and gone when it was unmapped.
+//! The back end by itself: a file it maps is there, and gone when it was unmapped.
 
 use std::io::{Seek, SeekFrom, Write};
 
@@ -19,7 +19,7 @@ fn area(space: SpaceId, pages: u64) -> Area {
     Area { space, start: 0, end: pages * PAGE }
 }
 
-/// A file whose first bytes say which it is.
+/// A file with its number in its first bytes.
 fn marked(id: u64, pages: u64, writable: bool) -> Extent {
     let fd = memfd::create_fixed("pinfold-test", (pages * PAGE) as usize).unwrap();
     let mut file = std::fs::File::from(fd);
@@ -31,7 +31,7 @@ fn marked(id: u64, pages: u64, writable: bool) -> Extent {
     Extent { id, bytes: pages * PAGE, writable, fd }
 }
 
-/// Which file is mapped there.
+/// The number of the file that is mapped there.
 fn mark(backend: &Backend, handle: Handle) -> u64 {
     let mapping = &backend.held(handle.0 as u32).unwrap().mapping;
     mapping.prepare(0, 8).unwrap();

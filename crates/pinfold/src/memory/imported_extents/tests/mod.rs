@@ -26,7 +26,7 @@ fn tie() -> Tie {
         .tie()
 }
 
-/// So many descriptors, which nobody else counts.
+/// An account of so many descriptors, which no other test uses.
 fn account(max: usize) -> &'static Account {
     Box::leak(Box::new(Account::new(Some(max))))
 }
@@ -45,7 +45,7 @@ impl ImportedExtents {
         self.backend().is_some_and(|backend| backend.files.space(peer, id).is_some())
     }
 
-    /// Whether it is mapped, without having it mapped.
+    /// Returns whether it is mapped, without having it mapped.
     fn has(&self, peer: PeerId, id: u64) -> bool {
         let file = self.backend().and_then(|backend| {
             backend.files.space(peer, id).and_then(|space| backend.files.get(space))
@@ -53,7 +53,7 @@ impl ImportedExtents {
         file.is_some_and(|file| file.slot.is_some())
     }
 
-    /// How many are mapped, those that were closed while in use among them.
+    /// The number of mappings, those that were closed while in use among them.
     fn count(&self) -> usize {
         self.backend().map_or(0, Backend::len)
     }

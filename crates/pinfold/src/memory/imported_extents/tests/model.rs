@@ -1,7 +1,8 @@
-//! Maps beside a naive version: the same steps, and what is mapped, known and in use compared.
+//! Maps beside a naive version: the same steps, and the sets of files mapped, known and in use
+//! compared.
 //!
-//! The naive one has no cache. It knows of each file when it was used last, which is when it was in use
-//! last, and finds what is to go by looking at all.
+//! The naive one has no cache. It knows of each file when it was used last, which is when it was in
+//! use last, and finds the one that is to go by looking at all.
 
 use proptest::prelude::*;
 
@@ -18,7 +19,7 @@ struct Naive {
     key: (u32, u64),
     pages: u64,
     is_mapped: bool,
-    /// Whether the peer still has it under that number.
+    /// True if the peer still has it under that number.
     is_known: bool,
     loans: u32,
     used: u64,
@@ -29,7 +30,7 @@ struct Model {
     files: Vec<Naive>,
     recent: Option<usize>,
     time: u64,
-    /// Whether a descriptor is kept of each.
+    /// True if a descriptor is kept of each.
     keeps: bool,
 }
 
@@ -286,7 +287,7 @@ impl Both {
         assert_eq!(maps.bytes() as u64, model.pages() * PAGE);
     }
 
-    /// When nothing is in use any more, everything that is known comes back.
+    /// Once nothing is in use any more, every file that is known comes back.
     fn end(mut self) {
         self.copies.clear();
         for (loan, _) in std::mem::take(&mut self.loans) {

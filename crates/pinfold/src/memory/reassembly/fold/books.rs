@@ -1,4 +1,4 @@
-//! Which ranges of the window are taken, and how many mappings. No I/O.
+//! The ranges of the window that are taken, and the number of mappings. No I/O.
 //!
 //! Invariant: `maps_left` and the mappings of all ranges that are taken or lost are `maps_max`.
 
@@ -23,7 +23,7 @@ pub(super) struct Lodging {
 }
 
 impl Lodging {
-    /// Whether it is where huge pages go.
+    /// Returns whether the range is in the half for huge pages.
     pub(super) fn is_huge(&self) -> bool {
         self.area == 1
     }
@@ -40,7 +40,8 @@ pub(super) struct Books {
     pub(super) lost_pages: u32,
 }
 
-/// Mappings that a range takes, and each mapped part in it: each may split what is around it in two.
+/// Mappings that a range takes, and each mapped part in it: each may split the mapping around it in
+/// two.
 const MAPS: u32 = 2;
 
 impl Books {

@@ -1,8 +1,9 @@
 #![allow(unsafe_code)]
-//! A plan is carried out in a range of the window, and undone.
+//! The carrying out of a plan in a range of the window, and its undoing.
 //!
-//! **Invariants.** A [`Carried`] has its range alone; what it moved there came from where `moved` says and
-//! nothing else is there now. When it was undone, nothing of the message can be seen in the window.
+//! **Invariants.** A [`Carried`] has its range alone; the pages it moved there came from the places
+//! in `moved`, and nothing else lies at those places now. After it was undone, no byte of the
+//! message can be seen in the window.
 
 use std::{
     os::fd::{AsRawFd, BorrowedFd},
@@ -47,16 +48,16 @@ pub(super) struct Carried {
     lodging: Lodging,
     moved: Vec<Gone>,
     mapped: bool,
-    /// What was copied there.
+    /// The ranges that were copied there.
     copied: Vec<Gone>,
     /// Some small pages were moved there.
     small: bool,
 }
 
-/// The kernel would not move so often that the rest is copied at once.
+/// Refusals by the kernel after which the rest is copied at once.
 const STOPS_MAX: u32 = 16;
 
-/// What of a plan is to be mapped. Neighbours in the plan may be of different files.
+/// The parts that a plan maps. Neighbours in the plan may be of different files.
 pub(super) fn parts<'a, M: Scattered>(
     message: &'a M,
     pieces: &[Piece],
@@ -95,7 +96,8 @@ pub(super) fn parts<'a, M: Scattered>(
     parts
 }
 
-/// Puts a message into the window. If that cannot be, nothing of it was touched, and why.
+/// Puts a message into the window. If that cannot be done, no byte of it was touched, and the
+/// reason is returned.
 pub(super) fn carry(
     inner: &Inner,
     window: &Window,
@@ -111,8 +113,8 @@ pub(super) fn carry(
             break;
         }
         let range = start + part.to..start + part.to + part.len;
-        // SAFETY: the range is the message's, and nothing is there yet; `Scattered` says what is in the
-        // file.
+        // SAFETY: the range is the message's, and nothing is there yet; `Scattered` promises that
+        // the part is in the file.
         done = unsafe { window.reserved.map(range, part.file, part.offset) };
     }
     if let Err(error) = done {
@@ -141,7 +143,8 @@ pub(super) fn carry(
     for Gone { from, to, len } in &mut carried.copied {
         *len = (*len).min(bytes - *to);
         let from = ptr::with_exposed_provenance(*from);
-        // SAFETY: the message's bytes, which it keeps; the range is open there and nobody else's.
+        // SAFETY: the message's bytes, which it keeps; the range is open there and the message's
+        // alone.
         unsafe { copying.copy(from, at.add(*to), *len) };
         receipt.copied += *len as u64;
     }
@@ -154,12 +157,12 @@ impl Carried {
         window.reserved.as_ptr().wrapping_add(self.lodging.bytes.start)
     }
 
-    /// Whether all of it can be written and is nobody else's.
+    /// Returns whether all bytes can be written and are this message's alone.
     pub(super) fn is_private(&self) -> bool {
         !self.mapped
     }
 
-    /// Tells which huge pages were torn, as bytes of the message.
+    /// Tells the message which huge pages were torn, as byte ranges of it.
     pub(super) fn tear<M: Scattered>(&self, message: &mut M) {
         for gone in &self.moved {
             let (first, last) = self.huge(gone);
@@ -171,7 +174,8 @@ impl Carried {
         }
     }
 
-    /// From where to where, by offsets in the message, pages were moved as huge ones, if they were huge.
+    /// The range, by offsets in the message, in which pages were moved as huge ones, if they were
+    /// huge.
     fn huge(&self, gone: &Gone) -> (usize, usize) {
         let end = gone.to + gone.len;
         let first = gone.to.next_multiple_of(HUGE_BYTES);
@@ -180,14 +184,14 @@ impl Carried {
         if alike && first < last { (first, last) } else { (end, end) }
     }
 
-    /// Moves pages there; what the kernel will not move is left to be copied.
+    /// Moves pages there; those that the kernel will not move are left to be copied.
     fn bring(&mut self, window: &Window, step: Gone, receipt: &mut Receipt) {
         let start = window.reserved.as_ptr().addr() + self.lodging.bytes.start;
         let Some(mover) = &window.mover else { return self.copied.push(step) };
         let mut done = 0;
         while done < step.len {
             let from = step.from + done..step.from + step.len;
-            // SAFETY: the pages are the message's, which says so and that nobody uses them now; the
+            // SAFETY: the pages are the message's, which promises that no thread uses them now; the
             // destination is the message's range, registered.
             let moved = unsafe { mover.move_pages(start + step.to + done, from, false) };
             let (bytes, stop) = match moved {
@@ -217,7 +221,7 @@ impl Carried {
         }
     }
 
-    /// Writes what was copied there back to where it came from.
+    /// Writes the bytes that were copied there back to their old places.
     ///
     /// # Safety
     /// That is memory of the message that can be written.
@@ -229,9 +233,10 @@ impl Carried {
         }
     }
 
-    /// Takes the message out of the window again, its pages back to where they were. With `keep` its bytes
-    /// are there afterwards; without, pages that are dearer to move than to replace, or that the kernel
-    /// will not move, are given to the system. Whether nothing of it can be seen in the window.
+    /// Takes the message out of the window again, its pages back to where they were. With `keep`
+    /// its bytes are there afterwards; without, pages that are dearer to move than to replace, or
+    /// that the kernel will not move, are given to the system. Returns whether no byte of it can be
+    /// seen in the window.
     pub(super) fn undo<M: Scattered>(
         mut self,
         inner: &Inner,
@@ -242,7 +247,7 @@ impl Carried {
         // Only small pages that lie where huge ones go leave a trace when all went back.
         let mut clear =
             self.mapped || !self.copied.is_empty() || (self.small && self.lodging.is_huge());
-        // A filter that has come since may be one that kills who asks this.
+        // A filter that has come since may be one that kills a process for this request.
         let mover = window.mover.as_deref().filter(|mover| mover.may_ask());
         for gone in std::mem::take(&mut self.moved) {
             let (first, last) = self.huge(&gone);
@@ -258,7 +263,7 @@ impl Carried {
         take_away(inner, window, self.lodging, clear, mover)
     }
 
-    /// Whether all pages went back by moving.
+    /// Returns whether all pages went back by moving.
     fn put_back<M: Scattered>(
         &self,
         window: &Window,
@@ -272,8 +277,8 @@ impl Carried {
         while done < gone.len {
             let from = at.addr() + gone.to + done..at.addr() + gone.to + gone.len;
             let moved = mover.map_or(Err(Stop::Kind), |mover| {
-                // SAFETY: the folded message is about to end, so nobody uses its bytes; where they came
-                // from is the message's, and was registered, or the kernel refuses.
+                // SAFETY: the folded message is about to end, so no thread uses its bytes; their
+                // old place is the message's, and was registered, or the kernel refuses.
                 unsafe { mover.move_pages(gone.from + done, from, false) }
                     .map_err(|error| Stop::Other(error.errno()))
             });
@@ -301,7 +306,7 @@ impl Carried {
                 message.left(start..start + len as u64);
             }
             if taken {
-                // Somebody touched what was not there; what is there now nobody knows.
+                // Another thread touched a page that was not there; its contents are unknown.
                 message.expose();
             }
             done += len;
@@ -310,8 +315,9 @@ impl Carried {
     }
 }
 
-/// Closes a range, with or without pages in it, and gives it back; if there is a mover that may not be asked,
-/// what has to be cleared is not used again. Whether nothing of it can be seen.
+/// Closes a range, with or without pages in it, and gives it back; if there is a mover that may not
+/// be asked, a range that has to be cleared is not used again. Returns whether no byte of it can be
+/// seen.
 fn take_away(
     inner: &Inner,
     window: &Window,
@@ -329,7 +335,7 @@ fn take_away(
     let done = unsafe {
         if clear {
             window.reserved.clear(bytes.clone()).and_then(|()| match mover {
-                // As it was, pages can be moved there.
+                // The range is registered again, so that pages can be moved there.
                 Some(mover) => Ok(mover.register(at + bytes.start..at + bytes.end)?),
                 None if window.mover.is_some() => Err(Errno::PERM.into()),
                 None => Ok(()),

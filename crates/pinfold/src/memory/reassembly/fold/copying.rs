@@ -1,7 +1,7 @@
 #![allow(unsafe_code)]
 //! Copies of pieces.
 //!
-//! **Invariant.** What is copied is what the caller named.
+//! **Invariant.** Only bytes that the caller named are copied.
 
 use std::ptr;
 
@@ -10,20 +10,20 @@ use pinfold_sys::cpu::block::{self, Algorithm};
 use super::super::gather::Piece;
 use crate::copy::{self, Block, Caller, Reader};
 
-/// Longer pieces are copied by what their site has learnt about copies of their size.
+/// Longer pieces are copied by the algorithm that their site has learnt for copies of their size.
 const LEARNS_FROM: usize = 1 << 16;
 
 /// Shorter ones are copied by the C library.
 const CHOSEN_FROM: usize = 1 << 11;
 
-/// How the pieces of one message are copied.
+/// The method of copying the pieces of one message.
 pub(super) struct Copying {
     algorithm: Algorithm,
 }
 
 impl Copying {
-    /// Of `total` bytes to `to`. What suits the whole suits short pieces of it: whether it stays in the
-    /// caches is a matter of all of it.
+    /// A copy of `total` bytes to `to`. The method is chosen by the whole, for short pieces, too:
+    /// whether the copy stays in the caches depends on all of it.
     pub(super) fn new(total: usize, to: *const u8) -> Copying {
         let block = Block { len: total, to: to.addr(), reader: Reader::Me, ..Block::default() };
         let chosen = total >= CHOSEN_FROM;

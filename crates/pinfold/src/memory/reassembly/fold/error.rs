@@ -1,10 +1,10 @@
-//! Why a message was not folded.
+//! The reason why a message was not folded.
 
 use std::fmt;
 
 use thiserror::Error;
 
-/// Why a message was not folded.
+/// The reason why a message was not folded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum FoldError {
@@ -29,7 +29,7 @@ pub enum FoldError {
 
 /// A message that was not folded, as it was.
 pub struct Unfolded<M> {
-    /// Why not.
+    /// The reason.
     pub error: FoldError,
     /// The message.
     pub message: M,

@@ -2,8 +2,8 @@
 //! A message that is contiguous.
 //!
 //! **Invariants.** `len` bytes from `at` on can be read while a [`Folded`] lives, and written if
-//! `is_private`; nobody else in this process writes there, nor, if the message is [`Quiet`], in another.
-//! The message is taken out once: by `unfold`, by drop, or never in a child of `fork(2)`.
+//! `is_private`; no other code in this process writes there, nor, if the message is [`Quiet`], in
+//! another. The message is taken out once: by `unfold`, by drop, or never in a child of `fork(2)`.
 
 use std::{
     fmt,
@@ -16,7 +16,7 @@ use std::{
 
 use super::{Quiet, Receipt, Scattered, carry::Carried, folder::Inner, stock::Buffer};
 
-/// Where the bytes are.
+/// The place of the bytes.
 pub(super) enum Kept {
     /// In the message.
     Message,
@@ -26,10 +26,11 @@ pub(super) enum Kept {
     Window(Carried),
 }
 
-/// A message whose bytes lie in a row.
+/// A message that is contiguous.
 ///
-/// Dropped, it gives its pages back, and what it was is seen nowhere. In a child of `fork(2)` it keeps
-/// everything: there it is a copy of its parent's, and can be read only if it is not in place.
+/// Dropped, it gives its pages back, and its bytes are seen nowhere. In a child of `fork(2)` it
+/// keeps everything: there it is a copy of its parent's, and can be read only if it is not in
+/// place.
 pub struct Folded<M: Scattered> {
     inner: Arc<Inner>,
     message: ManuallyDrop<M>,
@@ -37,7 +38,7 @@ pub struct Folded<M: Scattered> {
     kept: Option<Kept>,
     at: NonNull<u8>,
     is_private: bool,
-    /// Whether somebody may have written to it.
+    /// True if the caller may have written to it.
     changed: bool,
     receipt: Receipt,
 }
@@ -64,7 +65,7 @@ impl<M: Scattered> Folded<M> {
         Folded { inner, message, kept, at, is_private, changed: false, receipt }
     }
 
-    /// What was done, and why.
+    /// The receipt: the way the message was made contiguous, and the reasons.
     pub fn receipt(&self) -> &Receipt {
         &self.receipt
     }
@@ -74,7 +75,7 @@ impl<M: Scattered> Folded<M> {
         self.receipt.bytes as usize
     }
 
-    /// Whether there are none.
+    /// Returns whether the message has no bytes.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -85,8 +86,8 @@ impl<M: Scattered> Folded<M> {
         self.at.as_ptr()
     }
 
-    /// Copies its bytes from `offset` on to `to`, as many as there are and have room. How many; 0 in a child
-    /// of `fork(2)` if it is in place.
+    /// Copies its bytes from `offset` on to `to`, as many as there are and have room. Returns how
+    /// many; 0 in a child of `fork(2)` if it is in place.
     pub fn read(&self, offset: usize, to: &mut [u8]) -> usize {
         if matches!(self.kept, Some(Kept::Message)) && self.inner.is_child() {
             return 0;
@@ -99,10 +100,10 @@ impl<M: Scattered> Folded<M> {
         len
     }
 
-    /// The message in its pieces again: its pages back in their place and its bytes in them, with what was
-    /// written by [`as_mut`](Folded::as_mut).
+    /// The message in its pieces again: its pages back in their place and its bytes in them, with
+    /// those written by [`as_mut`](Folded::as_mut).
     ///
-    /// To move pages back costs what it took to move them. In a child of `fork(2)` nothing is moved.
+    /// To move pages back costs as much as to move them. In a child of `fork(2)` nothing is moved.
     pub fn unfold(mut self) -> M {
         if self.changed {
             self.write_back();
@@ -112,10 +113,11 @@ impl<M: Scattered> Folded<M> {
         unsafe { ManuallyDrop::take(&mut self.message) }
     }
 
-    /// Writes what was copied back to the message.
+    /// Writes the copied bytes back to the message.
     fn write_back(&mut self) {
         match (&self.kept, self.inner.window()) {
-            // SAFETY: what was given out to be written is private, and then the message can be written.
+            // SAFETY: bytes that were given out to be written are private, and then the message can
+            // be written.
             (Some(Kept::Window(carried)), Some(window)) => unsafe { carried.write_back(window) },
             (Some(Kept::Memory(_)), _) => {
                 let (mut pieces, mut from) = (Vec::new(), self.as_ptr());
@@ -133,7 +135,8 @@ impl<M: Scattered> Folded<M> {
         }
     }
 
-    /// Ends it, once. Whether nothing of it can be seen any more, and its pages may go to others.
+    /// Ends the message, once. Returns whether no byte of it can be seen any more, and its pages
+    /// may go to others.
     fn end(&mut self, keep: bool) -> bool {
         let kept = self.kept.take();
         if self.inner.is_child() {
@@ -155,8 +158,8 @@ impl<M: Scattered> Folded<M> {
 }
 
 impl<M: Scattered> Folded<Vec<M>> {
-    /// The message's parts, if its bytes were copied to other memory: nobody looks at them any more, and
-    /// [`unfold`](Folded::unfold) has none of them. Otherwise none.
+    /// The message's parts, if its bytes were copied to other memory: the parts are used no more,
+    /// and [`unfold`](Folded::unfold) has none of them. Otherwise none.
     pub fn take_parts(&mut self) -> Vec<M> {
         match self.kept {
             Some(Kept::Memory(_)) if !self.inner.is_child() => std::mem::take(&mut *self.message),
@@ -166,7 +169,8 @@ impl<M: Scattered> Folded<Vec<M>> {
 }
 
 impl<M: Quiet> Folded<M> {
-    /// Its bytes, to be changed: if nobody else can see them, which is so if none of them came in a file.
+    /// Its bytes, to be changed: if no other process can see them, which is so if none of them came
+    /// in a file.
     pub fn as_mut(&mut self) -> Option<&mut [u8]> {
         self.changed |= self.is_private;
         // SAFETY: private memory of the message alone, which can be written; borrowed as `&mut`.
@@ -178,7 +182,7 @@ impl<M: Quiet> Deref for Folded<M> {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
-        // SAFETY: so many bytes can be read, and nobody changes them while they are borrowed.
+        // SAFETY: so many bytes can be read, and no code changes them while they are borrowed.
         unsafe { slice::from_raw_parts(self.at.as_ptr(), self.len()) }
     }
 }
@@ -186,8 +190,8 @@ impl<M: Quiet> Deref for Folded<M> {
 impl<M: Scattered> Drop for Folded<M> {
     fn drop(&mut self) {
         if self.kept.is_some() && self.end(false) {
-            // SAFETY: `kept` was there, so nobody has taken the message yet. Otherwise its pages may be
-            // shown to somebody yet, and do not go to the next message.
+            // SAFETY: `kept` was there, so the message was not taken yet. Otherwise its pages may
+            // still be seen, and do not go to the next message.
             unsafe { ManuallyDrop::drop(&mut self.message) };
         }
     }

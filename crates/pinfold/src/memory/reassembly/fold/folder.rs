@@ -1,8 +1,9 @@
 #![allow(unsafe_code)]
 //! Folding.
 //!
-//! **Invariants.** The window's memory belongs to the messages that the books say, and is registered with
-//! the mover, if there is one, but for what a message has mapped. In a child of `fork(2)` nothing is done.
+//! **Invariants.** The window's memory belongs to messages as the books say, and is registered with
+//! the mover, if there is one, except ranges that a message has mapped. In a child of `fork(2)`
+//! nothing is done.
 
 use std::{io, ptr::NonNull, sync::Arc};
 
@@ -38,16 +39,16 @@ use super::{
 #[derive(Clone)]
 pub struct Folder(Arc<Inner>);
 
-/// The window, and what moves pages there.
+/// The window, and the mover of pages into it.
 pub(super) struct Window {
     pub(super) reserved: Reserved,
     pub(super) mover: Option<Arc<Mover>>,
 }
 
-/// What things cost.
+/// The costs that a folder knows.
 struct Known {
     measured: Measured,
-    /// What plans are made with.
+    /// The costs that plans are made with.
     plan: Costs,
 }
 
@@ -63,7 +64,7 @@ pub(super) struct Inner {
     pieces: Mutex<Vec<Piece>>,
 }
 
-/// What of a folder is in use.
+/// Counts of the resources of a folder that are in use.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FolderCount {
     /// Messages in the window.
@@ -112,7 +113,8 @@ impl Folder {
         Ok(Folder(Arc::new(inner)))
     }
 
-    /// Memory for a pool whose pages this folder can move, or that nobody can, if it moves none.
+    /// Memory for a pool whose pages this folder can move, or no folder can, if this one moves
+    /// none.
     ///
     /// # Errors
     /// As for [`AnonPages::new`].
@@ -120,18 +122,19 @@ impl Folder {
         AnonPages::new(pages, self.0.mover.clone())
     }
 
-    /// Has pages of memory that was made without a mover be moved by this folder from now on, if it moves
-    /// any. What they hold stays, and others may be using it.
+    /// Has pages of memory that was made without a mover be moved by this folder from now on, if it
+    /// moves any. Their contents stay, and other threads may be using them.
     ///
     /// # Errors
-    /// What registering said: [`Reason::Busy`](userfault::Reason::Busy) if another userfaultfd has some of
-    /// it. Then they cannot be moved, as before.
+    /// The error of registering: [`Reason::Busy`](userfault::Reason::Busy) if another userfaultfd
+    /// has some of the memory. Then they cannot be moved, as before.
     pub fn adopt(&self, memory: &AnonPages) -> Result<(), userfault::Error> {
         self.0.mover.as_ref().map_or(Ok(()), |mover| memory.adopt(mover))
     }
 
-    /// Says that all filters on system calls let a userfaultfd be asked to move pages. Else nothing is asked of it
-    /// once one is in force that was not when the folder was made: it may kill who asks.
+    /// Says that all filters on system calls let a userfaultfd be asked to move pages. Otherwise
+    /// the folder asks it for nothing once a filter is in force that was not when the folder was
+    /// made: it may kill the process that asks.
     pub fn let_pass(&self) {
         if let Some(mover) = &self.0.mover {
             mover.let_pass();
@@ -140,9 +143,10 @@ impl Folder {
 
     /// Makes a message contiguous, the cheapest way. A receipt says how.
     ///
-    /// A message that lies in a row already costs some ten nanoseconds and stays where it is; one that is
-    /// copied costs its copy and some nanoseconds a piece; in the window some 4 µs are added to what
-    /// [`gather::plan`] expects. The first call may measure costs: some milliseconds.
+    /// A message that lies in a row already costs some ten nanoseconds and stays where it is; one
+    /// that is copied costs its copy and some nanoseconds a piece; in the window some 4 µs are
+    /// added to the time that [`gather::plan`] expects. The first call may measure costs: some
+    /// milliseconds.
     ///
     /// # Errors
     /// [`FoldError::NoMemory`] where not even a copy can be made, [`FoldError::Child`] in a child of
@@ -183,7 +187,8 @@ impl Folder {
             return Err(FoldError::Short { bytes, room });
         }
         let copying = Copying::new(bytes as usize, to.as_ptr());
-        // SAFETY: `Scattered` says that the pieces can be read; `to` is long enough, and nobody else's.
+        // SAFETY: `Scattered` says that the pieces can be read; `to` is long enough, and this
+        // call's alone.
         unsafe { copying.copy_all(&pieces, to.as_mut_ptr()) };
         let mut receipt = Receipt::new(bytes, pieces.len(), Place::Memory(Why::Asked));
         receipt.copied = bytes;
@@ -195,17 +200,17 @@ impl Folder {
         self.0.window.as_ref().map_or(0, |window| window.reserved.len())
     }
 
-    /// Why no pages are moved, if the kernel has said so.
+    /// The reason why no pages are moved, if the kernel has refused it.
     pub fn why_not_moving(&self) -> Option<&userfault::Error> {
         self.0.refused.as_ref()
     }
 
-    /// What its plans go by. The first call may measure: some milliseconds.
+    /// The costs that its plans go by. The first call may measure: some milliseconds.
     pub fn measured(&self) -> Measured {
         self.0.known().measured
     }
 
-    /// What of it is in use.
+    /// Counts of its resources that are in use.
     pub fn count(&self) -> FolderCount {
         let books = self.0.books.lock();
         FolderCount {
@@ -217,7 +222,7 @@ impl Folder {
         }
     }
 
-    /// Whether an address is in the window.
+    /// Returns whether an address is in the window.
     #[cfg(test)]
     pub(super) fn has(&self, at: usize) -> bool {
         self.0.window.as_ref().is_some_and(|window| {
@@ -228,7 +233,7 @@ impl Folder {
 }
 
 impl Window {
-    /// So many addresses, or as many as there are.
+    /// Reserves so many addresses, or as many as there are.
     fn reserve(
         len: usize,
         mover: Option<&Arc<Mover>>,
@@ -239,7 +244,7 @@ impl Window {
             if let Ok(reserved) = Reserved::new(len, HUGE_BYTES) {
                 let at = reserved.as_ptr().addr();
                 let mover = mover.filter(|mover| {
-                    // SAFETY: reserved for this, and nobody moves pages there when it is gone.
+                    // SAFETY: reserved for this, and no mover moves pages there when it is gone.
                     let done = unsafe { mover.register(at..at + len) };
                     done.map_err(|error| *refused = Some(error)).is_ok()
                 });
@@ -251,7 +256,7 @@ impl Window {
     }
 }
 
-/// A message, where it is kept, its first byte, and how it came there.
+/// A message, its place, its first byte, and its receipt.
 type Done<M> = (M, Kept, NonNull<u8>, Receipt);
 
 impl Inner {
@@ -259,7 +264,7 @@ impl Inner {
         self.mark.is_child()
     }
 
-    /// Why it moves nothing, if so.
+    /// The reason why it moves nothing, if so.
     fn unmoved(&self) -> Option<Unmoved> {
         let unwanted = (!self.settings.moves).then_some(Unmoved::Unwanted);
         unwanted.or_else(|| self.refused.as_ref().map(Unmoved::from))
@@ -290,13 +295,13 @@ impl Inner {
         Known { measured, plan }
     }
 
-    /// Whether pages are better moved back than given to the system and replaced by others. A huge page
-    /// that is replaced has to be cleared.
+    /// Returns whether pages are better moved back than given to the system and replaced by others.
+    /// A huge page that is replaced has to be cleared.
     pub(super) fn is_back_cheaper(&self, pages: usize, huge: usize) -> bool {
         let costs = self.known().measured.costs;
         let back = costs.moving(pages as u64, huge as u64);
         let (pages, huge) = (pages as f64, huge as f64);
-        // To free a page takes about a third of what it takes to get one.
+        // To free a page takes about a third of the time that it takes to get one.
         let fresh = costs.fault_ns * 4.0 / 3.0 * pages;
         let cleared = costs.copy_byte_ns * HUGE_BYTES as f64 / 2.0 * huge;
         back <= fresh + cleared
@@ -330,7 +335,8 @@ impl Inner {
             return Err((message, bytes));
         };
         let copying = Copying::new(bytes as usize, buffer.at.as_ptr());
-        // SAFETY: `Scattered` says that the pieces can be read; the buffer is as long, and nobody else's.
+        // SAFETY: `Scattered` says that the pieces can be read; the buffer is as long, and this
+        // call's alone.
         unsafe { copying.copy_all(pieces, buffer.at.as_ptr()) };
         receipt.copied = bytes;
         let at = buffer.at;
@@ -382,8 +388,9 @@ fn is_all_copied(plan: &Plan) -> bool {
     plan.only() == Some(How::Copy)
 }
 
-/// Why no piece would be moved, and why none mapped, if to copy a page costs so much; `None` if any may
-/// be. A plan for many small pieces would take a good part of what copying them takes.
+/// The reasons why no piece would be moved, and none mapped, if to copy a page costs so much;
+/// `None` if any may be. A plan for many small pieces would take a good part of the time that
+/// copying them takes.
 fn why_no_plan(pieces: &[Piece], costs: &Costs, copy_page_ns: f64) -> Option<(Reasons, Reasons)> {
     // The fewest bytes for which a call may pay.
     let least = |knows: bool, call: f64, page: f64| {
@@ -424,10 +431,10 @@ fn sum(pieces: &[Piece]) -> u64 {
     pieces.iter().map(|piece| piece.len).sum()
 }
 
-/// Where a message begins whose pieces lie in a row; anywhere, if it has none.
+/// The first byte of a message, if its pieces lie in a row; a dangling pointer if it has none.
 fn row(pieces: &[Piece]) -> Option<NonNull<u8>> {
     let Some(first) = pieces.first() else { return Some(NonNull::dangling()) };
-    // Most often the first two say no.
+    // Most often the first two pieces are not joined.
     let joined = pieces
         .windows(2)
         .all(|two| two[0].at + two[0].len == two[1].at && is_file(&two[0]) == is_file(&two[1]));

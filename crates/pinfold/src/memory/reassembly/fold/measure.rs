@@ -1,7 +1,7 @@
 #![allow(unsafe_code)]
-//! What folding costs on this machine, found out in a few milliseconds.
+//! The costs of folding on this machine, measured in a few milliseconds.
 //!
-//! **Invariant.** All memory that is moved, mapped and copied here is made here, and nobody has a
+//! **Invariant.** All memory that is moved, mapped and copied here is made here, and no code has a
 //! reference to it.
 
 use std::{cell::Cell, io, os::fd::AsFd, sync::OnceLock};
@@ -23,10 +23,10 @@ use super::{
 };
 use crate::policy::backoff::Backoff;
 
-/// What things cost here, nanoseconds.
+/// The costs on this machine, nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Measured {
-    /// What plans are made by.
+    /// The costs that plans are made by.
     pub costs: Costs,
     /// To open a range of the window and to close it again.
     pub window_ns: f64,
@@ -35,28 +35,30 @@ pub struct Measured {
 }
 
 impl Measured {
-    /// What to assume where nothing was measured.
+    /// The values assumed where nothing was measured.
     pub const DEFAULT: Measured = Measured {
         costs: Costs::DEFAULT,
         window_ns: 4000.0,
         copy_warm_byte_ns: Costs::DEFAULT.copy_byte_ns,
     };
 
-    /// What was measured, once in this process. Some milliseconds the first time, and 10 MiB for as long. What could
-    /// not be measured for want of a descriptor or memory is measured by a later call.
+    /// The costs as measured once in this process. The first call takes some milliseconds, and 10
+    /// MiB for as long. A cost that could not be measured for want of a descriptor or memory is
+    /// measured by a later call.
     pub fn here() -> Measured {
         static HERE: Known = Known::new();
         HERE.get_or(|| measure(true))
     }
 
-    /// The same where nothing is moved: it asks for no userfaultfd, for which a filter on system calls may kill.
+    /// The same where nothing is moved: it asks for no userfaultfd, for which a filter on system
+    /// calls may kill the process.
     pub fn unmoved() -> Measured {
         static HERE: Known = Known::new();
         HERE.get_or(|| measure(false))
     }
 }
 
-/// What was measured, and what holds until all of it could be.
+/// The costs as measured, and those that hold until all of them could be.
 struct Known {
     whole: OnceLock<Measured>,
     part: Mutex<(Option<Measured>, Backoff)>,
@@ -67,7 +69,7 @@ impl Known {
         Known { whole: OnceLock::new(), part: Mutex::new((None, Backoff::new())) }
     }
 
-    /// `measure` says whether that was all of it.
+    /// `measure` returns also whether all costs were measured.
     fn get_or(&self, measure: impl FnOnce() -> (Measured, bool)) -> Measured {
         if let Some(whole) = self.whole.get() {
             return *whole;
@@ -92,7 +94,8 @@ impl Known {
     }
 }
 
-/// Whatever cannot be measured cannot be done, but for copying. And whether nothing of it is to be measured again.
+/// Measures all costs. A way that cannot be measured cannot be used, but for copying. Returns also
+/// whether none of them is to be measured again.
 fn measure(moves: bool) -> (Measured, bool) {
     let mut found = Measured { costs: Costs::COPY_ONLY, ..Measured::DEFAULT };
     let whole = Cell::new(true);
@@ -128,13 +131,14 @@ fn timed<R>(what: impl FnOnce() -> R) -> (f64, R) {
     (clock::now_ns().saturating_sub(start) as f64, done)
 }
 
-/// The one in the middle, of some.
+/// The median of some times.
 fn median(mut times: Vec<f64>) -> f64 {
     times.sort_unstable_by(f64::total_cmp);
     times.get(times.len() / 2).copied().unwrap_or(0.0)
 }
 
-/// A cost of so much for each call and so much for each page, by what one page and what `MANY` take.
+/// A cost of so much for each call and so much for each page, from the times of one page and of
+/// `MANY`.
 fn line(one: Vec<f64>, many: Vec<f64>) -> (f64, f64) {
     let (one, many) = (median(one), median(many));
     let page = ((many - one) / (MANY as f64 - 1.0)).max(0.0);
@@ -144,11 +148,11 @@ fn line(one: Vec<f64>, many: Vec<f64>) -> (f64, f64) {
 const MANY: usize = 16;
 const TIMES: usize = 9;
 
-/// More than are few.
+/// More pages than count as few.
 const LONG: usize = 128;
 const _: () = assert!(MANY as u64 <= Costs::FEW_PAGES && LONG as u64 > Costs::FEW_PAGES);
 
-/// What a call takes, each of few pages, and each of many.
+/// The times that a call takes, each of few pages, and each of many.
 fn moving(mover: &Mover) -> io::Result<(f64, f64, f64)> {
     let len = TIMES * (LONG + MANY + 1) * PAGE_BYTES;
     let mut source = Pages::new(len, false)?;
@@ -196,8 +200,8 @@ fn huge(mover: &Mover) -> io::Result<f64> {
     Ok(times.into_iter().fold(f64::INFINITY, f64::min))
 }
 
-/// What it takes to map a part, and each page of it: as messages have it, many behind each other, which are read and
-/// then taken away at once.
+/// The times to map a part, and each page of it: as messages do, many behind each other, which are
+/// read and then taken away at once.
 fn mapping() -> io::Result<(f64, f64)> {
     let file = memfd::create_fixed("pinfold-costs", MANY * PAGE_BYTES)?;
     rustix::io::pwrite(&file, &[1; MANY * PAGE_BYTES], 0)?;
@@ -209,7 +213,7 @@ fn mapping() -> io::Result<(f64, f64)> {
             .map(|_| {
                 let (time, done) = timed(|| {
                     for start in all.clone().step_by(len) {
-                        // SAFETY: nobody has a reference to what is there.
+                        // SAFETY: no code has a reference to the bytes there.
                         unsafe { reserved.map(start..start + len, file.as_fd(), 0) }?;
                     }
                     for at in all.clone().step_by(PAGE_BYTES) {
@@ -226,7 +230,7 @@ fn mapping() -> io::Result<(f64, f64)> {
     Ok(line(times(1)?, times(MANY)?))
 }
 
-/// What it takes to open and to close a range, and to write to a page of it for the first time.
+/// The times to open and close a range, and to write to a page of it for the first time.
 fn window() -> io::Result<(f64, f64)> {
     let reserved = Reserved::new(64 * PAGE_BYTES, PAGE_BYTES)?;
     let mut faults = Vec::new();
@@ -242,7 +246,7 @@ fn window() -> io::Result<(f64, f64)> {
             }
         });
         faults.push(fault / 16.0);
-        // SAFETY: nobody uses what is there.
+        // SAFETY: no code uses the bytes there.
         let (close, done) = timed(|| unsafe { reserved.clear(range) });
         done?;
         times.push(open + close);
@@ -250,7 +254,7 @@ fn window() -> io::Result<(f64, f64)> {
     Ok((median(times), median(faults)))
 }
 
-/// What a byte takes that comes from memory and goes there, and one that was just written, nanoseconds.
+/// The times to copy a byte from memory to memory, and one that was just written, nanoseconds.
 fn copying() -> io::Result<(f64, f64)> {
     const PIECE: usize = 1 << 16;
     const PIECES: usize = 32;
@@ -262,7 +266,7 @@ fn copying() -> io::Result<(f64, f64)> {
     let (from, to) = (from.as_mut_slice(), to.as_mut_slice());
     let copying = Copying::new(len, to.as_ptr());
     let mut batches = Vec::new();
-    // What was just made may be in the caches.
+    // The bytes just written may be in the caches.
     block::flush(from);
     block::flush(to);
     for batch in 0..4 {

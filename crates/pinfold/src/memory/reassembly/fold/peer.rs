@@ -1,9 +1,10 @@
 #![allow(unsafe_code)]
-//! Messages in memory of another process, such as what it gave away.
+//! Messages in memory of another process, such as memory that it gave away.
 //!
-//! **Invariant.** What a [`PeerPart`] tells lies in a file that cannot change its size, nor, unless peers may write
-//! it, lose memory; the file had memory there when the part was made, and is mapped here until the part is gone.
-//! Nothing here refers to its bytes but by addresses: their owner can write them at any time.
+//! **Invariant.** The pieces that a [`PeerPart`] tells lie in a file that cannot change its size,
+//! nor, unless peers may write it, lose memory; the file had memory there when the part was made,
+//! and is mapped here until the part is gone. Nothing here refers to its bytes but by addresses:
+//! their owner can write them at any time.
 
 use std::{
     fmt,
@@ -30,8 +31,9 @@ use crate::{
 
 /// A file in memory that another process has shared, mapped here for reading: an extent of its arena.
 ///
-/// It holds the descriptor, so that parts of the file can be mapped in a row; two mappings (one is a page that
-/// tells a child of `fork(2)` what it is) and as many addresses as the file has bytes.
+/// It holds the descriptor, so that parts of the file can be mapped in a row; two mappings (one is
+/// a page that tells a child of `fork(2)` that it is one) and as many addresses as the file has
+/// bytes.
 pub struct PeerMemory {
     mapping: Arc<Mapping>,
     file: Option<Arc<dyn AsFd + Send + Sync>>,
@@ -41,19 +43,19 @@ impl PeerMemory {
     /// Maps a file of `bytes` bytes. Two calls of `mmap(2)`, and four that look at the file.
     ///
     /// # Errors
-    /// [`Error::Os`] naming what is wrong with it: it is no ordinary memfd of exactly that size, it could still
-    /// shrink, grow or be sealed further, or its owner could take memory out of it, which only a seal against
-    /// writers prevents (`F_SEAL_FUTURE_WRITE`, [`memfd::seal`](pinfold_sys::mem::memfd::seal));
-    /// `ENOMEM` where addresses or mappings are used up. What it holds can then be copied by other
-    /// means alone.
+    /// [`Error::Os`] naming what is wrong with it: it is no ordinary memfd of exactly that size, it
+    /// could still shrink, grow or be sealed further, or its owner could take memory out of it,
+    /// which only a seal against writers prevents (`F_SEAL_FUTURE_WRITE`,
+    /// [`memfd::seal`](pinfold_sys::mem::memfd::seal)); `ENOMEM` where addresses or mappings are
+    /// used up. Its contents can then be copied by other means alone.
     pub fn map(file: OwnedFd, bytes: u64) -> Result<Arc<PeerMemory>> {
         let mark = ForkMark::new().map_err(|error| Error::os("mmap", "a page", error))?;
         let mapping = Mapping::map_readonly(file.as_fd(), bytes, &Arc::new(mark))?;
         Ok(Arc::new(PeerMemory::of(Arc::new(mapping), Some(Arc::new(file)))))
     }
 
-    /// What is mapped already, by an endpoint: as it mapped it, which may be for writing, too. Without its file,
-    /// parts of it can only be copied.
+    /// The memory that an endpoint has mapped already: as it mapped it, which may be for writing,
+    /// too. Without its file, parts of it can only be copied.
     pub(crate) fn of(
         mapping: Arc<Mapping>,
         file: Option<Arc<dyn AsFd + Send + Sync>>,
@@ -67,17 +69,17 @@ impl PeerMemory {
         self.mapping.len()
     }
 
-    /// The file. `None`: whoever mapped it has no descriptor of it any more.
+    /// The file. `None`: the endpoint that mapped it has no descriptor of it any more.
     pub fn file(&self) -> Option<BorrowedFd<'_>> {
         self.file.as_ref().map(|file| file.as_fd())
     }
 
-    /// Some of its bytes, as a part of a message. The first time two system calls for 256 KiB, which bring its
-    /// pages here, later a look.
+    /// Some of its bytes, as a part of a message. The first time two system calls for 256 KiB,
+    /// which bring its pages here, later a load.
     ///
     /// # Errors
-    /// [`Error::OutOfBounds`]; [`Error::Os`] with `ENODATA` where the file has no memory, or not for all of the
-    /// 256 KiB around: to touch it there would take some of this process's.
+    /// [`Error::OutOfBounds`]; [`Error::Os`] with `ENODATA` where the file has no memory, or not
+    /// for all of the 256 KiB around: to touch it there would take memory of this process.
     pub fn part(self: &Arc<PeerMemory>, bytes: Range<u64>) -> Result<PeerPart> {
         let len = bytes.end.saturating_sub(bytes.start);
         inside(bytes.start, len, self.len())?;
@@ -102,8 +104,9 @@ impl fmt::Debug for PeerMemory {
 /// The memory's owner could write it, so the message is not [`Quiet`](super::Quiet): it is read by
 /// [`Folded::read`](super::Folded::read), or by addresses. The same bytes may be in several parts.
 ///
-/// `K` is what has to stay until nobody looks at the part any more, here or in the window: a
-/// [`View`](crate::View), after which its owner has the memory again. It is dropped behind the rest.
+/// `K` is a value that has to stay until the part is no more in use, here or in the window: a
+/// [`View`](crate::View), after which its owner has the memory again. It is dropped behind the
+/// rest.
 ///
 /// In a child of `fork(2)` there are no bytes.
 #[derive(Debug)]
@@ -116,7 +119,7 @@ pub struct PeerPart<K = ()> {
 }
 
 impl PeerPart {
-    /// The same with something that stays as long.
+    /// The same with a value that stays as long.
     pub fn with<K>(self, keep: K) -> PeerPart<K> {
         let PeerPart { memory, start, len, huge, keep: () } = self;
         PeerPart { memory, start, len, huge, keep }
@@ -124,8 +127,8 @@ impl PeerPart {
 }
 
 impl<K> PeerPart<K> {
-    /// The same, of which the whole aligned 2 MiB are said to be huge pages, or not: then they are mapped as
-    /// such, which costs what a small page does. If they are not, time is lost and nothing else.
+    /// The same, of which the whole aligned 2 MiB are said to be huge pages, or not: then they are
+    /// mapped as such, at the cost of a small page. If they are not, time is lost and nothing else.
     pub fn assume_huge(self, huge: bool) -> PeerPart<K> {
         PeerPart { huge, ..self }
     }
@@ -135,7 +138,7 @@ impl<K> PeerPart<K> {
         self.len
     }
 
-    /// Whether there are none.
+    /// Returns whether the part has no bytes.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
@@ -145,8 +148,8 @@ impl<K> PeerPart<K> {
         &self.memory
     }
 
-    /// Whether it begins where a huge page can, and has the bytes of one: if its place in the message is alike, its
-    /// file's huge pages, if it has any, can be mapped as such.
+    /// Returns whether the part begins where a huge page can, and has the bytes of one: if its
+    /// place in the message is alike, its file's huge pages, if it has any, can be mapped as such.
     pub(crate) fn suits_huge(&self) -> bool {
         self.start.is_multiple_of(HUGE_BYTES as u64) && self.len >= HUGE_BYTES as u64
     }
@@ -162,7 +165,7 @@ impl<K> PeerPart<K> {
         let Some(at) = self.at() else { return };
         let len = self.len as usize;
         to.reserve(len);
-        // SAFETY: readable by the invariant; there is room for them behind what is there.
+        // SAFETY: readable by the invariant; there is room for them behind the old bytes.
         unsafe {
             to.as_mut_ptr().add(to.len()).copy_from_nonoverlapping(at, len);
             to.set_len(to.len() + len);
@@ -179,12 +182,12 @@ impl<K> PeerPart<K> {
         Some(unsafe { Cells::new(at, self.len as usize) })
     }
 
-    /// What stays as long as it.
+    /// The value that stays as long as the part.
     pub fn keep(&self) -> &K {
         &self.keep
     }
 
-    /// That alone, where the part is looked at no more.
+    /// That value alone, once the part is used no more.
     pub fn into_keep(self) -> K {
         self.keep
     }
@@ -200,7 +203,7 @@ unsafe impl<K: Send + Sync> Scattered for PeerPart<K> {
             to.push(Piece {
                 at: at.expose_provenance() as u64,
                 len: self.len,
-                // What lies behind it in its last page can be seen here anyway.
+                // The bytes behind it in its last page can be seen here anyway.
                 room: end - self.start,
                 huge: self.huge,
                 backing: if self.memory.file.is_some() { in_file } else { Backing::Other },

@@ -1,4 +1,4 @@
-//! What was done with a message, and why.
+//! The receipt of a message: the ways taken, and the reasons.
 
 use std::fmt;
 
@@ -7,10 +7,10 @@ use rustix::io::Errno;
 
 use super::super::{gather::Reasons, window::AllocError};
 
-/// Where the bytes of a message are.
+/// The place of the bytes of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
-    /// Where they came: they lay in a row.
+    /// The place where they came: they were contiguous.
     InPlace,
     /// In the window.
     Window,
@@ -18,7 +18,7 @@ pub enum Place {
     Memory(Why),
 }
 
-/// Why a message did not go into the window.
+/// The reason why a message did not go into the window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Why {
@@ -37,24 +37,25 @@ pub enum Why {
         /// Mappings that may be made.
         left: u32,
     },
-    /// The kernel refused to open a range of it, or to map something there.
+    /// The kernel refused to open a range of it, or to map a part there.
     Os(Errno),
 }
 
-/// Why no pages are moved at all.
+/// The reason why no pages are moved at all.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Unmoved {
-    /// It is not wanted: [`Settings::moves`](super::Settings::moves),
+    /// Moving is not wanted: [`Settings::moves`](super::Settings::moves),
     /// [`Builder::move_pages`](crate::Builder::move_pages).
     Unwanted,
-    /// A filter on system calls is in force. Some end who asks for a userfaultfd, so nobody asked.
+    /// A filter on system calls is in force. Some filters end a process that asks for a
+    /// userfaultfd, so the folder did not ask.
     Filtered,
-    /// All pieces are so short that nobody asked what it takes.
+    /// All pieces are so short that the folder did not measure the costs.
     Short,
-    /// Another thread is just finding out whether and how fast they are moved.
+    /// Another thread is just measuring whether and how fast pages are moved.
     Unready,
-    /// The kernel refused what it takes.
+    /// The kernel refused the userfaultfd that moving needs.
     Refused(userfault::Reason, Errno),
     /// This process is a child of the one that the message came to.
     Child,
@@ -66,7 +67,7 @@ impl From<&userfault::Error> for Unmoved {
     }
 }
 
-/// What was done with a message, and why.
+/// The receipt of a message: the ways taken, and the reasons.
 ///
 /// Identity: unless it is [in place](Place::InPlace), `moved + mapped + copied == bytes`.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -75,7 +76,7 @@ pub struct Receipt {
     pub bytes: u64,
     /// Pieces that it came in.
     pub pieces: u32,
-    /// Where it is.
+    /// Its place.
     pub place: Place,
     /// Its bytes whose pages were moved.
     pub moved: u64,
@@ -83,17 +84,17 @@ pub struct Receipt {
     pub mapped: u64,
     /// Its bytes that were copied.
     pub copied: u64,
-    /// Why pieces were to be moved, or not.
+    /// The reasons why pieces were to be moved, or not.
     pub moving: Reasons,
-    /// Why pieces were to be mapped, or not.
+    /// The reasons why pieces were to be mapped, or not.
     pub mapping: Reasons,
-    /// What was expected of what was to be done, nanoseconds.
+    /// The expected time of the plan, nanoseconds.
     pub expected_ns: f64,
-    /// How often the kernel would not move what was to be moved, and why at first.
+    /// Times that the kernel would not move pages that were to be moved.
     pub stops: u32,
-    /// Why it would not at first.
+    /// The reason for the first of them.
     pub stop: Option<Stop>,
-    /// Why no pages are moved at all, if so.
+    /// The reason why no pages are moved at all, if so.
     pub unmoved: Option<Unmoved>,
 }
 

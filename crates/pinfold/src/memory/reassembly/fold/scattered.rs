@@ -1,8 +1,8 @@
 #![allow(unsafe_code)]
-//! What can be folded.
+//! Messages that can be folded.
 //!
-//! **Invariant.** The pieces that a [`Scattered`] tells are its own while it lives: readable, and changed
-//! by nobody in this process but through it.
+//! **Invariant.** The pieces that a [`Scattered`] tells are its own while it lives: readable, and
+//! changed in this process through it alone.
 
 use std::{ops::Range, os::fd::BorrowedFd};
 
@@ -11,17 +11,17 @@ use super::super::{
     pool::{Filled, Pages, Unshared},
 };
 
-/// A message whose bytes lie in pieces.
+/// A message in pieces.
 ///
 /// # Safety
 /// From a call of [`gather`](Scattered::gather) on until the value is dropped, or one of the methods with
 /// `&mut` is called, the pieces it told
-/// - can be read, and nobody in this process writes there;
+/// - can be read, and no code in this process writes there;
 /// - where they are [`Backing::File`], are mappings of the whole pages of [`file`](Scattered::file) that they
 ///   say, which stay in the file;
-/// - where they are [`Backing::Anonymous`], lie in private memory whose whole pages, as far as the room goes,
-///   may be taken away as long as that is told by [`left`](Scattered::left) or they are put back; nobody
-///   reads there meanwhile;
+/// - where they are [`Backing::Anonymous`], lie in private memory whose whole pages, as far as the
+///   room goes, may be taken away as long as that is told by [`left`](Scattered::left) or they are
+///   put back; no code reads there meanwhile;
 /// - overlap only where they are [`Backing::File`], and have addresses that were exposed.
 pub unsafe trait Scattered: Send + Sync {
     /// Adds its pieces in the order of the message; none of them is empty.
@@ -35,7 +35,7 @@ pub unsafe trait Scattered: Send + Sync {
         to.extend((0..pieces).map(|at| self.file(at)));
     }
 
-    /// Whether the memory of all pieces is private to this process and can be written.
+    /// Returns whether the memory of all pieces is private to this process and can be written.
     fn is_private(&self) -> bool {
         false
     }
@@ -53,7 +53,7 @@ pub unsafe trait Scattered: Send + Sync {
 /// A message that no other process writes to.
 ///
 /// # Safety
-/// So it is.
+/// No other process writes to the pieces.
 pub unsafe trait Quiet: Scattered {}
 
 // SAFETY: a message has its pages alone, in memory that `Pages` describes; a pool's file is mapped from its
@@ -107,7 +107,7 @@ unsafe impl<M: Scattered> Scattered for Vec<M> {
         None
     }
 
-    // One after the other, where to look for each would look at all before it.
+    // One after the other, since a search for each would look at all before it.
     fn files<'a>(&'a self, _: usize, to: &mut Vec<Option<BorrowedFd<'a>>>) {
         let mut pieces = Vec::new();
         for part in self {
@@ -139,7 +139,7 @@ unsafe impl<M: Quiet> Quiet for Vec<M> {}
 
 macro_rules! boxed {
     ($of:ty) => {
-        // SAFETY: what is in the box keeps to it.
+        // SAFETY: the value in the box keeps to it.
         unsafe impl Scattered for Box<$of> {
             fn gather(&self, to: &mut Vec<Piece>) {
                 (**self).gather(to);
@@ -175,7 +175,7 @@ macro_rules! boxed {
 boxed!(dyn Scattered);
 boxed!(dyn Quiet);
 
-// SAFETY: what is in the box is.
+// SAFETY: the value in the box is.
 unsafe impl Quiet for Box<dyn Quiet> {}
 
 /// Tells each part which of its bytes are among `bytes`.
@@ -186,7 +186,7 @@ fn each<M: Scattered>(parts: &mut [M], bytes: Range<u64>, tell: impl Fn(&mut M, 
         part.gather(&mut pieces);
         let len: u64 = pieces.iter().map(|piece: &Piece| piece.len).sum();
         let end = begin + len;
-        // What goes beyond the end of the message is of its last part.
+        // Bytes beyond the end of the message are of its last part.
         if bytes.start < end && bytes.end > begin {
             tell(part, bytes.start.saturating_sub(begin)..bytes.end.min(end) - begin);
         }
@@ -194,7 +194,7 @@ fn each<M: Scattered>(parts: &mut [M], bytes: Range<u64>, tell: impl Fn(&mut M, 
     }
 }
 
-/// Whether the bytes of a piece may be mapped from its file.
+/// Returns whether the bytes of a piece may be mapped from its file.
 pub(super) fn is_file(piece: &Piece) -> bool {
     matches!(piece.backing, Backing::File { .. })
 }

@@ -1,10 +1,10 @@
-//! What a folder may use.
+//! The settings of a folder.
 
 use pinfold_sys::mem::maps;
 
 use super::super::{HUGE_BYTES, PAGE_BYTES, gather::Costs};
 
-/// What a [`Folder`](super::Folder) may use, and what it goes by.
+/// The resources that a [`Folder`](super::Folder) may use, and the costs it goes by.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Settings {
     /// Addresses to reserve, bytes; 8 GiB. Half of them are for messages with huge pages. Rounded up to
@@ -15,16 +15,16 @@ pub struct Settings {
     pub maps_max: Option<u32>,
     /// Memory to keep for messages that are copied, bytes; 32 MiB.
     pub stock_bytes_max: usize,
-    /// What things cost here. `None`: measured when the first message is folded, once in a process, in
-    /// a few milliseconds.
+    /// The costs on this machine. `None`: measured when the first message is folded, once in a
+    /// process, in a few milliseconds.
     pub costs: Option<Costs>,
-    /// Whether pages may be moved at all.
+    /// True if pages may be moved at all.
     pub moves: bool,
-    /// Whether the plan counts that pages moved have to be moved back: for those who fold as much as they
-    /// can, where `false` is for those who want each message as soon as can be.
+    /// True if the plan counts that pages moved have to be moved back: for programs that fold as
+    /// much as they can, where `false` is for those that want each message as soon as possible.
     pub counts_return: bool,
-    /// Whether messages are folded right after they were written, so that what is copied of them comes out of
-    /// the caches. Of no effect where [`costs`](Settings::costs) are given.
+    /// True if messages are folded right after they were written, so that copies of them come out
+    /// of the caches. Of no effect where [`costs`](Settings::costs) are given.
     pub just_written: bool,
 }
 

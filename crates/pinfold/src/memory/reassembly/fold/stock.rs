@@ -2,8 +2,8 @@
 //! Memory for messages that are copied, kept from one to the next: pages that are there already take a
 //! copy half the time.
 //!
-//! **Invariant.** A [`Buffer`] owns its allocation, which nobody else knows. It holds old messages: only
-//! what was written anew may be shown.
+//! **Invariant.** A [`Buffer`] owns its allocation, which no other code knows. It holds old
+//! messages: only bytes that were written anew may be shown.
 
 use std::{
     alloc::{Layout, alloc, dealloc},
@@ -40,7 +40,7 @@ impl Buffer {
         self.layout.size()
     }
 
-    /// Whether a message of so many bytes may have it: not if it is much too long.
+    /// Returns whether a message of so many bytes may have the buffer: not if it is much too long.
     fn fits(&self, len: usize) -> bool {
         len <= self.room() && self.room() <= (4 * len).max(1 << 16)
     }
@@ -72,7 +72,7 @@ impl Stock {
         self.take_kept(len).or_else(|| Buffer::new(len))
     }
 
-    /// The same of what is kept.
+    /// The same out of the kept buffers.
     fn take_kept(&self, len: usize) -> Option<Buffer> {
         let mut kept = self.kept.lock();
         let fit = |(_, buffer): &(usize, &Buffer)| buffer.fits(len);
@@ -81,7 +81,7 @@ impl Stock {
         Some(kept.swap_remove(at))
     }
 
-    /// Whether memory for so many bytes would be kept.
+    /// Returns whether memory for so many bytes would be kept.
     pub(super) fn keeps(&self, len: usize) -> bool {
         len <= self.bytes_max
     }
@@ -93,7 +93,7 @@ impl Stock {
         if bytes + buffer.room() <= self.bytes_max && kept.len() < KEPT_MAX {
             kept.push(buffer);
         } else if buffer.room() <= self.bytes_max {
-            // What came last is used next; the oldest go.
+            // The buffer that came last is used next; the oldest go.
             let mut bytes = bytes + buffer.room();
             let mut count = kept.len() + 1;
             let gone = kept.iter().take_while(|old| {

@@ -6,13 +6,14 @@ use super::{
     shape::{Shape, touched},
 };
 
-/// The pages of one piece that are moved or mapped, and what that costs with the copies around them.
+/// The pages of one piece that are moved or mapped, and the cost of that with the copies around
+/// them.
 struct Choice {
     part: Bytes,
     cost_ns: f64,
 }
 
-/// What can be done with one piece.
+/// The choices for one piece.
 struct Options {
     shape: Shape,
     copy_ns: f64,
@@ -21,14 +22,15 @@ struct Options {
 }
 
 impl Options {
-    /// What mapping saves over copying. (What can be mapped cannot be moved.)
+    /// The nanoseconds that mapping saves over copying. (A piece that can be mapped cannot be
+    /// moved.)
     fn saved_by_mapping(&self) -> f64 {
         self.mapped.as_ref().map_or(0.0, |mapped| self.copy_ns - mapped.cost_ns)
     }
 }
 
-/// Decides what to do with the pieces of a message, which are given in its order. Nothing of `target` may
-/// be in use, nor any address that is [`Backing::Anonymous`] be in two pieces.
+/// Decides how to treat the pieces of a message, which are given in its order. Nothing of `target`
+/// may be in use, nor any address that is [`Backing::Anonymous`] be in two pieces.
 ///
 /// Costs about 30 ns a piece.
 pub fn plan(pieces: &[Piece], target: Target, costs: &Costs) -> Plan {
@@ -70,7 +72,7 @@ pub fn plan(pieces: &[Piece], target: Target, costs: &Costs) -> Plan {
         let mapped = (allowed(target, alike, costs.knows_mapping(), &mut plan.mapping)
             && of_kind(in_file, &mut plan.mapping))
         .then(|| {
-            // A huge page appears at once, and so costs what a page does.
+            // A huge page appears at once, and so costs as much as a page.
             let (pages, huge) = shape.count(&shape.pages);
             around(shape.pages.clone(), costs.mapping(pages + huge))
         });
@@ -83,8 +85,8 @@ pub fn plan(pieces: &[Piece], target: Target, costs: &Costs) -> Plan {
     plan
 }
 
-/// How much a piece must save to be mapped, so that what mappings are left go where they save most; and
-/// in `maps_left`, how many of those that save just as much may be mapped.
+/// The least that a piece must save to be mapped, so that the mappings left go where they save
+/// most; in `maps_left`, the number of pieces that save just as much that may be mapped.
 fn ration(options: &[(Piece, Options)], maps_left: &mut u32) -> f64 {
     let saved = options.iter().map(|(_, options)| options.saved_by_mapping());
     let mut saved: Vec<f64> = saved.filter(|saved| *saved > 0.0).collect();
@@ -98,7 +100,7 @@ fn ration(options: &[(Piece, Options)], maps_left: &mut u32) -> f64 {
     threshold
 }
 
-/// Whether it is possible at all to put pages into the target.
+/// Returns whether pages can be put into the target at all.
 fn allowed(target: Target, alike: bool, known: bool, reasons: &mut Reasons) -> bool {
     match () {
         () if target == Target::Memory => reasons.no_window += 1,

@@ -1,11 +1,11 @@
-//! What moving, mapping and copying cost.
+//! The costs of moving, mapping and copying.
 
 use serde::{Deserialize, Serialize};
 
 /// Expected costs on this machine, nanoseconds.
 ///
-/// What cannot be done here costs [`Costs::UNKNOWN`]. Nor is anything done of which a cost is negative,
-/// infinite or no number.
+/// A way that cannot be used here costs [`Costs::UNKNOWN`]. Nor is a way used of which a cost is
+/// negative, infinite or no number.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Costs {
@@ -13,8 +13,8 @@ pub struct Costs {
     pub move_call_ns: f64,
     /// Each page of 4 KiB that it moves.
     pub move_page_ns: f64,
-    /// The same where it moves [few](Costs::FEW_PAGES): the processor then forgets each by itself where it was,
-    /// and else all at once.
+    /// The same where it moves [few](Costs::FEW_PAGES): the processor then drops the old
+    /// translation of each by itself, and otherwise all at once.
     pub move_few_page_ns: f64,
     /// Each huge page that it moves as such.
     pub move_huge_ns: f64,
@@ -29,8 +29,8 @@ pub struct Costs {
 }
 
 impl Costs {
-    /// What to assume where nothing was measured: a present-day virtual machine, Linux 6.18. Moving
-    /// pays from 3 pages in a row on.
+    /// The costs assumed where nothing was measured: a present-day virtual machine, Linux 6.18.
+    /// Moving pays from 3 pages in a row on.
     pub const DEFAULT: Costs = Costs {
         move_call_ns: 950.0,
         move_page_ns: 130.0,
@@ -45,20 +45,20 @@ impl Costs {
     /// So many pages are few: `tlb_single_page_flush_ceiling` of Linux on x86.
     pub const FEW_PAGES: u64 = 33;
 
-    /// The cost of what cannot be done; also JSON can say it.
+    /// The cost of a way that cannot be used; JSON can hold it, too.
     pub const UNKNOWN: f64 = -1.0;
 
     /// Costs with which only copying is possible.
     pub const COPY_ONLY: Costs =
         Costs { move_call_ns: Costs::UNKNOWN, map_call_ns: Costs::UNKNOWN, ..Costs::DEFAULT };
 
-    /// Whether moving can be planned with.
+    /// Returns whether plans can use moving.
     pub fn knows_moving(&self) -> bool {
         let page = [self.move_page_ns, self.move_few_page_ns];
         known(&[self.move_call_ns, self.move_huge_ns]) && known(&page)
     }
 
-    /// Whether mapping can be planned with.
+    /// Returns whether plans can use mapping.
     pub fn knows_mapping(&self) -> bool {
         known(&[self.map_call_ns, self.map_page_ns])
     }
@@ -90,7 +90,7 @@ fn known(costs: &[f64]) -> bool {
     costs.iter().all(|cost| cost.is_finite() && *cost >= 0.0)
 }
 
-/// Copying is always possible, so what is not known of it counts for nothing; then all is copied.
+/// Copying is always possible, so an unknown cost of it counts as 0; then all is copied.
 fn sane(cost: f64) -> f64 {
     if known(&[cost]) { cost } else { 0.0 }
 }

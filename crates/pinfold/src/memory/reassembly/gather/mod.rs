@@ -1,14 +1,14 @@
-//! What is done to the pieces of a message so that it becomes contiguous: moved, mapped or copied,
-//! whichever is expected to be cheapest, piece by piece.
+//! Plans that make the pieces of a message contiguous: each is moved, mapped or copied, by the way
+//! that is expected to be cheapest.
 //!
-//! Pure: [`plan`] is handed where the pieces lie and what things cost ([`Costs`]), and hands back steps.
-//! A plan is never expected to cost more than copying everything.
+//! Pure: [`plan`] is handed the places of the pieces and the costs ([`Costs`]), and hands back
+//! steps. A plan is never expected to cost more than copying everything.
 //!
-//! Pages can only take the place of bytes that lie alike: at the same offset in their page, and for huge
-//! pages in their 2 MiB. So of a piece only the whole pages can be moved or mapped, what is before and
-//! behind them is copied, and a piece whose place in the message is at another offset of a page can only
-//! be copied. The last page of the message is whole if its piece has [`room`](Piece::room) behind its
-//! bytes.
+//! Pages can only take the place of bytes that lie alike: at the same offset in their page, and for
+//! huge pages in their 2 MiB. So of a piece only the whole pages can be moved or mapped, the bytes
+//! before and behind them are copied, and a piece whose place in the message is at another offset
+//! of a page can only be copied. The last page of the message is whole if its piece has
+//! [`room`](Piece::room) behind its bytes.
 
 mod choose;
 mod costs;
@@ -20,14 +20,14 @@ use std::{fmt, ops::Range};
 
 pub use self::{choose::plan, costs::Costs};
 
-/// What is behind the addresses of a piece.
+/// The memory behind the addresses of a piece.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Backing {
     /// Private pages of this process, which can be moved (`UFFDIO_MOVE`).
     Anonymous,
     /// A file that can be mapped a second time.
     File {
-        /// Where in it the first byte lies.
+        /// The offset of the first byte in it.
         offset: u64,
     },
     /// Neither: it can be read, and that is all.
@@ -43,13 +43,13 @@ pub struct Piece {
     pub len: u64,
     /// Bytes from `at` on that may go with them, at least `len`: whole pages of a pool.
     pub room: u64,
-    /// Whether all of its aligned 2 MiB are huge pages.
+    /// True if all of its aligned 2 MiB are huge pages.
     pub huge: bool,
-    /// What they are.
+    /// The memory behind its addresses.
     pub backing: Backing,
 }
 
-/// Where a message goes.
+/// The place where a message goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Target {
     /// A window: reserved addresses from a multiple of `align` on, with nothing behind them.
@@ -57,14 +57,14 @@ pub enum Target {
         /// Bytes; a power of two. Below a page nothing can be moved or mapped, below 2 MiB no huge page
         /// stays one.
         align: u64,
-        /// How many mappings this process may still make.
+        /// Mappings that this process may still make.
         maps_max: u32,
     },
-    /// Memory of somebody, which is there already. All is copied.
+    /// Memory of the caller's, which is there already. All is copied.
     Memory,
 }
 
-/// How bytes get to where they belong.
+/// The way in which bytes get to their place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum How {
     /// Their pages are moved: `UFFDIO_MOVE`.
@@ -75,25 +75,25 @@ pub enum How {
     Copy,
 }
 
-/// One thing to do.
+/// One step of a plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Step {
-    /// How.
+    /// The way.
     pub how: How,
     /// The address of the first byte; of mapped ones, its place in the file.
     pub from: u64,
     /// Its place in the message.
     pub to: u64,
-    /// Bytes; whole pages for what is moved or mapped.
+    /// Bytes; whole pages if they are moved or mapped.
     pub len: u64,
 }
 
-/// Why pieces were moved or mapped, or not: how many of each.
+/// The reasons why pieces were moved or mapped, or not, with the number of pieces of each.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Reasons {
     /// Wholly or in part, because it is cheapest.
     pub cheapest: u32,
-    /// Something else is cheaper.
+    /// Another way is cheaper.
     pub dearer: u32,
     /// They have no whole page that lies in its page as it will in the message.
     pub misaligned: u32,
@@ -107,14 +107,14 @@ pub struct Reasons {
     pub no_window: u32,
 }
 
-/// What to do, in the order of the message, and why.
+/// The steps, in the order of the message, and the reasons.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Plan {
     /// Together they put every byte of the message in its place, once.
     pub steps: Vec<Step>,
-    /// What that is expected to cost, nanoseconds; at most `copy_ns`.
+    /// The expected cost of the steps, nanoseconds; at most `copy_ns`.
     pub cost_ns: f64,
-    /// What it would cost to copy everything, nanoseconds.
+    /// The cost of copying everything, nanoseconds.
     pub copy_ns: f64,
     /// About moving.
     pub moving: Reasons,
@@ -123,8 +123,8 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// Bytes that get to their place in such a way. With moved and mapped pages may go some that are not of
-    /// the message.
+    /// Bytes that get to their place in that way. Moved and mapped pages may bring some that are
+    /// not of the message.
     pub fn bytes(&self, how: How) -> u64 {
         self.steps.iter().filter(|step| step.how == how).map(|step| step.len).sum()
     }

@@ -1,4 +1,4 @@
-//! Which bytes of a piece are whole pages, and how many.
+//! The bytes of a piece that are whole pages, and their number.
 
 use super::{
     super::{HUGE_BYTES, PAGE_BYTES},

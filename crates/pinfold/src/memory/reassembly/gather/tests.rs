@@ -1,4 +1,4 @@
-//! Plans to fold: which pages are moved, mapped or copied.
+//! Plans to fold: the pages that are moved, mapped or copied.
 
 use proptest::prelude::*;
 
@@ -102,7 +102,7 @@ fn the_last_page_goes_whole_if_it_may() {
     let piece = |room| [Piece { room, ..anonymous(PAGE, 3 * PAGE + 1) }];
     let whole = plan(&piece(4 * PAGE), WINDOW, &PLAIN);
     assert_eq!(whole.steps, [step(How::Move, PAGE, 0, 4 * PAGE)]);
-    // No page more than the last one, whatever the room; and only at the end of the message.
+    // No page more than the last one, for any room; and only at the end of the message.
     assert_eq!(plan(&piece(9 * PAGE), WINDOW, &PLAIN).steps, whole.steps);
     let short = plan(&piece(4 * PAGE - 1), WINDOW, &PLAIN);
     assert_eq!(short.steps[0], step(How::Move, PAGE, 0, 3 * PAGE));
@@ -273,7 +273,8 @@ fn targets() -> impl Strategy<Value = Target> {
     prop_oneof![9 => window, 1 => Just(Target::Memory)]
 }
 
-/// What the steps cost by the model, reckoned apart from the plan: as many calls as steps, or fewer.
+/// The cost of the steps by the model, reckoned apart from the plan: as many calls as steps, or
+/// fewer.
 fn cost_of(steps: &[Step], pieces: &[Piece], target: Target, costs: &Costs) -> f64 {
     let align = if let Target::Window { align, .. } = target { align } else { 1 };
     let number = |cost: f64| if cost.is_finite() && cost > 0.0 { cost } else { 0.0 };
@@ -366,7 +367,7 @@ proptest! {
                 prop_assert!(skip + at.len <= piece.room);
             }
             to += at.len;
-            // What goes along lies behind the end, in the last page.
+            // Bytes that go along lie behind the end, in the last page.
             prop_assert!(to <= total || at.how != How::Copy && to == total.next_multiple_of(PAGE));
         }
         prop_assert!(to >= total);

@@ -1,4 +1,4 @@
-//! Which pages of a pool are taken, by whom, and which have memory. No I/O.
+//! The pages of a pool that are taken, their owners, and the pages that have memory. No I/O.
 
 use std::{collections::BTreeMap, ops::Range};
 
@@ -19,7 +19,7 @@ pub struct Piece {
     pub first: u32,
     /// Pages, at least 1.
     pub pages: u32,
-    /// Whether it has whole blocks of 2 MiB, and all of them were huge pages when last asked for.
+    /// True if it has whole blocks of 2 MiB, and all of them were huge pages when last asked for.
     pub huge: bool,
 }
 
@@ -86,7 +86,7 @@ impl Account {
 
     /// Takes `pages` pages. Never fails while so many are free.
     ///
-    /// What exceeds 2 MiB comes in whole blocks of 512 pages as far as there are any; of each kind the
+    /// Pages beyond 2 MiB come in whole blocks of 512 as far as there are any; of each kind the
     /// pieces are as few as can be, and the blocks come first.
     pub(super) fn take(&mut self, owner: Owner, pages: u64) -> Result<Pieces, TakeError> {
         let count = self.tree.count();
@@ -150,7 +150,7 @@ impl Account {
         pages
     }
 
-    /// What a piece lacks: memory, or a try at huge pages for the whole blocks in it.
+    /// The wants of a piece: memory, or a try at huge pages for the whole blocks in it.
     pub(super) fn wants(&self, piece: &Piece) -> SmallVec<[Want; 2]> {
         let mut wants: SmallVec<[Want; 2]> = SmallVec::new();
         let blocks = whole_blocks(piece);
@@ -171,7 +171,7 @@ impl Account {
                 continue;
             }
             at = bits::first(&self.committed, start, end, true).unwrap_or(end);
-            // Up to where a block begins that was dealt with above.
+            // Up to the beginning of a block that was dealt with above.
             if let Some(block) = (block + 1..at.div_ceil(HUGE_PAGES)).find(untried) {
                 at = block * HUGE_PAGES;
             }
@@ -202,15 +202,15 @@ impl Account {
         bits::fill(&mut self.huge, blocks.start, blocks.end, false);
     }
 
-    /// Notes that the blocks of some pages are no huge pages any more. They are not tried again: what
-    /// tore them may come again, and to mend them costs as much as a copy.
+    /// Notes that the blocks of some pages are no huge pages any more. They are not tried again:
+    /// the cause that tore them may come again, and to mend them costs as much as a copy.
     pub(super) fn torn(&mut self, pages: Range<u32>) {
         let blocks = pages.start / HUGE_PAGES
             ..pages.end.div_ceil(HUGE_PAGES).min(self.tree.count().pages / HUGE_PAGES);
         bits::fill(&mut self.huge, blocks.start, blocks.end, false);
     }
 
-    /// Whether a piece has whole blocks, and all of them are huge pages.
+    /// Returns whether a piece has whole blocks, and all of them are huge pages.
     pub(super) fn is_huge(&self, piece: &Piece) -> bool {
         let mut blocks = whole_blocks(piece);
         !blocks.is_empty() && blocks.all(|block| has(&self.huge, block))

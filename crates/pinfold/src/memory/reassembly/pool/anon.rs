@@ -24,8 +24,8 @@ use super::{
 /// Private anonymous memory, absent from children of `fork(2)`. With a mover its pages can be moved into
 /// that mover's windows, without being copied, and come back.
 ///
-/// Whole blocks become huge pages whatever the system's setting is, short of a process that has switched
-/// them off (`PR_SET_THP_DISABLE`).
+/// Whole blocks become huge pages at any setting of the system, short of a process that has
+/// switched them off (`PR_SET_THP_DISABLE`).
 #[derive(Debug)]
 pub struct AnonPages {
     memory: userfault::Pages,
@@ -39,7 +39,7 @@ impl AnonPages {
     /// `pages` pages, at least 1. None takes memory yet.
     ///
     /// # Errors
-    /// What `mmap(2)` said, and, with a mover, what registering said: another mover will not take it.
+    /// The error of `mmap(2)`, or, with a mover, of registering: another mover will not take it.
     pub fn new(pages: u32, mover: Option<Arc<Mover>>) -> io::Result<AnonPages> {
         let memory = userfault::Pages::aligned(pages as usize * PAGE_BYTES)?;
         let (scratch, none) = (Mutex::new(None), OnceLock::new());
@@ -48,18 +48,19 @@ impl AnonPages {
         Ok(pages)
     }
 
-    /// Has its pages be moved by a mover from now on, unless they have one already. What they hold stays,
-    /// and others may be using it meanwhile.
+    /// Has its pages be moved by a mover from now on, unless they have one already. Their contents
+    /// stay, and other threads may be using them meanwhile.
     ///
     /// # Errors
-    /// What registering said: another mover, or whatever else has a userfaultfd, has some of it.
+    /// The error of registering: another mover, or another user of a userfaultfd, has some of the
+    /// memory.
     pub fn adopt(&self, mover: &Arc<Mover>) -> Result<(), userfault::Error> {
         if self.is_movable() {
             return Ok(());
         }
         // Pages can be moved back only to where the mover knows the memory.
-        // SAFETY: the mapping is ours. Pages are moved here by those alone who have some of a pool of
-        // it, which keeps it mapped.
+        // SAFETY: the mapping is ours. Pages are moved here by holders of pages of its pool alone,
+        // which keeps it mapped.
         unsafe { mover.register(self.memory.addr()..self.memory.addr() + self.memory.len()) }?;
         // Of two that come at once, one has registered it.
         let _ = self.mover.set(Arc::clone(mover));
@@ -70,13 +71,13 @@ impl AnonPages {
     /// that were not written since are not moved: they are copied instead.
     ///
     /// # Errors
-    /// What `madvise(2)` said.
+    /// The error of `madvise(2)`.
     pub fn inherit(&self) -> io::Result<()> {
         self.memory.inherit()
     }
 
-    /// Makes a huge page of a block that nobody has touched yet: elsewhere, since here the kernel
-    /// collapses only blocks all of whose small pages are there.
+    /// Makes a huge page of a block that no thread has touched yet: elsewhere, since here the
+    /// kernel collapses only blocks with all of their small pages there.
     fn bring(&self, mover: &Mover, block: Range<usize>) -> io::Result<()> {
         if self.memory.resident(block.clone())? > 0 {
             return Err(io::ErrorKind::AlreadyExists.into());
@@ -90,19 +91,19 @@ impl AnonPages {
         let from = scratch.addr()..scratch.addr() + HUGE_BYTES;
         scratch.collapse(0..HUGE_BYTES)?;
         let to = self.memory.addr() + block.start;
-        // SAFETY: nobody has a reference to the scratch block, which is zero, nor uses the other one
-        // before it is committed.
+        // SAFETY: no code has a reference to the scratch block, which is zero, nor uses the other
+        // one before it is committed.
         let moved = unsafe { mover.move_pages(to, from, false) }?;
         match moved.stop {
             None => Ok(()),
-            // Some of it may have come, as small pages. What did not is still zero.
+            // Some of it may have come, as small pages. The rest is still zero.
             Some(_) => Err(io::ErrorKind::Other.into()),
         }
     }
 }
 
-// SAFETY: the mapping is that long and aligned and lives as long as the value; it is zero at first, and what
-// is brought is too.
+// SAFETY: the mapping is that long and aligned and lives as long as the value; it is zero at first,
+// and so are blocks that are brought.
 unsafe impl Pages for AnonPages {
     fn base(&self) -> NonNull<u8> {
         self.memory.as_non_null()

@@ -1,9 +1,9 @@
 #![allow(unsafe_code)]
-//! What one message has of a pool.
+//! The pages that one message has of a pool.
 //!
-//! **Invariants.** The pages of a [`Holding`] are its own from `take` to drop: nobody else in this
-//! process reads or writes them, but through addresses that it gave out. In each page every byte from
-//! `dirty` on is zero; so whoever writes, or lets write, raises `dirty` first.
+//! **Invariants.** The pages of a [`Holding`] are its own from `take` to drop: no other code in
+//! this process reads or writes them, but through addresses that it gave out. In each page every
+//! byte from `dirty` on is zero; so code that writes, or lets write, raises `dirty` first.
 
 use std::{fmt, ops::Range, ptr::NonNull, sync::Arc};
 
@@ -38,7 +38,7 @@ pub struct TooLong {
     pub room: u64,
 }
 
-/// Pages, and who has them. Gives them back when dropped.
+/// Pages, and their owner. Gives them back when dropped.
 struct Holding<P: Pages> {
     shared: Arc<Shared<P>>,
     owner: Owner,
@@ -59,15 +59,15 @@ impl<P: Pages> Holding<P> {
             let (first, last) = (from.max(begin), to.min(end));
             let skip = first.wrapping_sub(begin) as usize;
             begin = end;
-            // SAFETY: within the piece where it is looked at, which is where the range is not empty.
+            // SAFETY: within the piece wherever it is used, which is where the range is not empty.
             (first < last).then(|| unsafe {
                 Span { at: self.address(piece.first).add(skip), len: (last - first) as usize }
             })
         })
     }
 
-    /// The pages of the message with how many bytes of it `to` bytes put there, from the page of byte
-    /// `from` on.
+    /// The pages of the message from the page of byte `from` on, each with the number of its bytes
+    /// among the first `to`.
     fn pages(&self, from: u64, to: u64) -> impl Iterator<Item = (u32, usize)> {
         let skip = from / PAGE_BYTES as u64;
         let pages = self.pieces.iter().flat_map(Piece::range).enumerate();
@@ -107,7 +107,7 @@ impl<P: Pages> Drop for Holding<P> {
 
 /// A message that is arriving. Its pages may still hold others, and cannot be read.
 ///
-/// Dropped before it is finished, it leaves nothing that anybody could read.
+/// Dropped before it is finished, it leaves no bytes that could be read.
 pub struct Filling<P: Pages> {
     holding: Holding<P>,
     bytes: u64,
@@ -152,11 +152,12 @@ impl<P: Pages> Filling<P> {
         Ok(())
     }
 
-    /// Where the next bytes go, `bytes_max` at most: for a system call or a copy that is made elsewhere.
-    /// What has really been written there is told by [`assume_filled`](Filling::assume_filled).
+    /// The memory for the next bytes, `bytes_max` at most: for a system call or a copy that is made
+    /// elsewhere. The caller tells by [`assume_filled`](Filling::assume_filled) how much was really
+    /// written.
     ///
-    /// The memory may be written until this is finished or dropped, whichever is first; whoever does is
-    /// to keep to that.
+    /// The memory may be written until this is finished or dropped, whichever is first; the writer
+    /// has to keep to that.
     pub fn spare(&mut self, bytes_max: u64) -> impl Iterator<Item = Span> {
         let to = self.filled + bytes_max.min(self.room());
         self.holding.soil(self.filled, to);
@@ -164,7 +165,7 @@ impl<P: Pages> Filling<P> {
     }
 
     /// Says that all of the next `bytes` bytes have been written, at the addresses from
-    /// [`spare`](Filling::spare). If they were not, the message shows what was there before: the only
+    /// [`spare`](Filling::spare). If they were not, the message shows the old contents: the only
     /// place where this pool has to believe its caller.
     ///
     /// # Errors
@@ -176,8 +177,8 @@ impl<P: Pages> Filling<P> {
         Ok(())
     }
 
-    /// The message as far as it has arrived. Clears what others left behind its end, up to the end of
-    /// its last page.
+    /// The message as far as it has arrived. Clears the bytes that others left behind its end, up
+    /// to the end of its last page.
     pub fn finish(self) -> Filled<P> {
         self.holding.clear(self.filled);
         Filled { holding: self.holding, bytes: self.filled }
@@ -201,7 +202,7 @@ impl<P: Pages> Filled<P> {
         self.bytes
     }
 
-    /// Who its pages were taken for.
+    /// The owner that its pages were taken for.
     pub fn owner(&self) -> Owner {
         self.holding.owner
     }
@@ -211,7 +212,7 @@ impl<P: Pages> Filled<P> {
         &self.holding.pieces
     }
 
-    /// Where it lies, in order. The memory may be read until this is dropped.
+    /// The memory it lies in, in order. It may be read until this is dropped.
     pub fn spans(&self) -> impl Iterator<Item = Span> {
         self.holding.spans(0, self.bytes)
     }
@@ -242,22 +243,24 @@ impl<P: Pages> Filled<P> {
         to.extend(self.spans().zip(&self.holding.pieces).map(of));
     }
 
-    /// Copies its bytes from `offset` on to `to`, as many as there are and have room. How many.
+    /// Copies its bytes from `offset` on to `to`, as many as there are and have room. Returns how
+    /// many.
     pub fn read(&self, offset: u64, to: &mut [u8]) -> usize {
         let end = self.bytes.min(offset.saturating_add(to.len() as u64));
         let mut done = 0;
         for Span { at, len } in self.holding.spans(offset, end) {
             let part = &mut to[done..done + len];
-            // SAFETY: the span is this holding's, so nobody writes to it, and `to` cannot overlap it.
+            // SAFETY: the span is this holding's, so no code writes to it, and `to` cannot overlap
+            // it.
             unsafe { at.copy_to_nonoverlapping(NonNull::from(part).cast(), len) };
             done += len;
         }
         done
     }
 
-    /// Says that from now on its pages may be written to as a whole, such as by who gets them mapped; also
-    /// that other pages are back in their place. What [`read`](Filled::read) gives while somebody writes is
-    /// anything.
+    /// Says that from now on its pages may be written to as a whole, such as by a process that gets
+    /// them mapped; also that other pages are back in their place. Bytes that
+    /// [`read`](Filled::read) gives during such writes are arbitrary.
     pub fn expose(&mut self) {
         self.holding.soil(0, u64::MAX);
     }

@@ -1,21 +1,23 @@
-//! The page pool: memory that messages arrive in before anybody has asked for them.
+//! The page pool: memory for unexpected messages.
 //!
 //! - [`Pages`]: the memory, from the heap ([`HeapPages`]), private and movable ([`AnonPages`]), or from a memfd
 //!   ([`MemfdPages`], [`SealedPages`]).
-//! - `account`: which of it is taken, by whom, and which has memory behind it. Pure.
+//! - `account`: the pages that are taken, their owners, and the pages with memory behind them.
+//!   Pure.
 //! - [`Pool`]: both together, for many threads.
-//! - [`Filling`], [`Filled`]: what a message has of it, before and after all of it has arrived.
+//! - [`Filling`], [`Filled`]: the pages that a message has of it, before and after all of it has
+//!   arrived.
 //!
 //! # Nothing is left behind
 //!
-//! What was in a page is never seen by whoever has it next. Clearing pages beforehand would cost as
-//! much as a copy, and nearly all of it would be overwritten at once. So the pool knows for each page
-//! how far anything may have been written since it was zero, and a message becomes readable by
-//! [`Filling::finish`] alone, which clears from where the message ends to there: most often some bytes of
-//! its last page. A message that breaks off is never readable at all.
+//! The old contents of a page are never seen by its next owner. Clearing pages beforehand would
+//! cost as much as a copy, and nearly all of it would be overwritten at once. So the pool knows for
+//! each page how far anything may have been written since it was zero, and a message becomes
+//! readable by [`Filling::finish`] alone, which clears from where the message ends to there: most
+//! often some bytes of its last page. A message that breaks off is never readable at all.
 //!
-//! The pool's free pages do hold old messages. So the descriptor of a pool is for nobody who may not
-//! read what all its owners sent.
+//! The pool's free pages do hold old messages. So the descriptor of a pool is only for processes
+//! that may read the messages of all its owners.
 
 mod account;
 mod anon;
@@ -37,11 +39,11 @@ pub use self::{
     shared::Pool,
 };
 
-/// Who pages are taken for: a number that the caller gives each peer.
+/// The owner that pages are taken for: a number that the caller gives each peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Owner(pub u64);
 
-/// Why no pages were given out.
+/// The reason why no pages were given out.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum TakeError {
@@ -66,13 +68,13 @@ pub enum TakeError {
 }
 
 impl TakeError {
-    /// Whether it goes away when others give pages back.
+    /// Returns whether the error goes away when others give pages back.
     pub fn is_exhausted(&self) -> bool {
         matches!(self, TakeError::Exhausted { .. })
     }
 }
 
-/// How full a pool is.
+/// The fill level of a pool.
 ///
 /// Identity: `taken <= pages`, and `taken` is the sum over all owners.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -1,8 +1,8 @@
 #![allow(unsafe_code)]
 //! Memory for a pool.
 //!
-//! **Invariant.** What a [`Pages`] here hands out by [`base`](Pages::base) is its own memory, aligned to
-//! 2 MiB, readable and writable over its whole length, and goes away with it.
+//! **Invariant.** The memory that a [`Pages`] here hands out by [`base`](Pages::base) is its own,
+//! aligned to 2 MiB, readable and writable over its whole length, and goes away with it.
 
 use std::{
     alloc::{Layout, alloc_zeroed, dealloc},
@@ -19,9 +19,10 @@ use super::super::{HUGE_BYTES, PAGE_BYTES};
 /// Memory divided into pages of 4 KiB, at a multiple of 2 MiB.
 ///
 /// # Safety
-/// From [`base`](Pages::base) on there are [`pages`](Pages::pages) pages, both the same at every call.
-/// Those that were committed can be read and written until the value is dropped, read as zero until
-/// somebody writes to them, and nobody else in this process writes to them or has a reference to them.
+/// From [`base`](Pages::base) on there are [`pages`](Pages::pages) pages, both the same at every
+/// call. Those that were committed can be read and written until the value is dropped, read as zero
+/// until they are written to through these addresses, and no other code in this process writes to
+/// them or has a reference to them.
 pub unsafe trait Pages: Send + Sync {
     /// The first byte; a multiple of 2 MiB.
     fn base(&self) -> NonNull<u8>;
@@ -29,15 +30,15 @@ pub unsafe trait Pages: Send + Sync {
     /// Pages there are.
     fn pages(&self) -> u32;
 
-    /// Has the system set memory aside for some pages, so that using them cannot fail. With `huge` they
-    /// are whole aligned blocks of 512, worth a try at huge pages. Whether they are huge pages now.
-    /// What they hold stays.
+    /// Has the system set memory aside for some pages, so that using them cannot fail. With `huge`
+    /// they are whole aligned blocks of 512, worth a try at huge pages. Returns whether they are
+    /// huge pages now. Their contents stay.
     ///
     /// # Errors
-    /// What the kernel said; some of the pages may have memory all the same.
+    /// The kernel's error; some of the pages may have memory all the same.
     fn commit(&self, pages: Range<u32>, huge: bool) -> io::Result<bool>;
 
-    /// Whether it is private anonymous memory that nobody minds losing: whose pages may be moved away.
+    /// Returns whether it is private anonymous memory whose pages may be moved away.
     fn is_movable(&self) -> bool {
         false
     }
@@ -51,7 +52,7 @@ pub unsafe trait Pages: Send + Sync {
 /// Memory that no other process can write to.
 ///
 /// # Safety
-/// From when the value was made, nobody outside of this process writes to it.
+/// From when the value was made, no other process writes to it.
 pub unsafe trait Unshared: Pages {}
 
 // SAFETY: the heap is private.
@@ -99,7 +100,7 @@ impl fmt::Debug for HeapPages {
     }
 }
 
-// SAFETY: the allocation is as long and aligned as its layout says, zeroed, and nobody else's.
+// SAFETY: the allocation is as long and aligned as its layout says, zeroed, and this value's alone.
 unsafe impl Pages for HeapPages {
     fn base(&self) -> NonNull<u8> {
         self.base
@@ -116,7 +117,7 @@ unsafe impl Pages for HeapPages {
 
 /// A memfd of fixed size, and this process's mapping of it; absent from children of `fork(2)`.
 ///
-/// Only whoever gets the descriptor can see it; see the [module](super) for who may.
+/// Only processes that get the descriptor can see it; see the [module](super) for those that may.
 #[derive(Debug)]
 pub struct MemfdPages {
     mapping: SharedMapping,
@@ -134,7 +135,7 @@ impl MemfdPages {
     /// `pages` pages, at least 1. None takes memory yet.
     ///
     /// # Errors
-    /// What `memfd_create(2)` or `mmap(2)` said.
+    /// The error of `memfd_create(2)` or `mmap(2)`.
     pub fn new(pages: u32) -> io::Result<MemfdPages> {
         let len = pages as usize * PAGE_BYTES;
         let file = memfd::create_fixed("pinfold-pool", len)?;
@@ -213,5 +214,5 @@ unsafe impl Pages for SealedPages {
     }
 }
 
-// SAFETY: the seal stands for good, and was put on before anybody else had the descriptor.
+// SAFETY: the seal stands for good, and was put on before any other process had the descriptor.
 unsafe impl Unshared for SealedPages {}

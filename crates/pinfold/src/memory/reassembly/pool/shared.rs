@@ -29,16 +29,16 @@ pub struct Pool<P: Pages>(Arc<Shared<P>>);
 
 pub(super) struct Shared<P> {
     account: Mutex<Account>,
-    /// For each page, from which byte on it is zero. Read and written only by who has the page; the
-    /// lock hands what was written here to who has it next.
+    /// For each page, the byte from which on it is zero. Read and written only by the holder of the
+    /// page; the lock orders its writes before the next holder's reads.
     dirty: Box<[AtomicU16]>,
     memory: P,
     mark: Option<ForkMark>,
 }
 
 impl<P: Pages> Pool<P> {
-    /// A pool of all pages of `memory`, which nobody has written to. They are the budget: never are more
-    /// in use.
+    /// A pool of all pages of `memory`, which were never written to. They are the budget: never are
+    /// more in use.
     pub fn new(memory: P) -> Pool<P> {
         let pages = memory.pages().min(PAGES_MAX);
         let dirty = (0..pages).map(|_| AtomicU16::new(0)).collect();
@@ -61,7 +61,7 @@ impl<P: Pages> Pool<P> {
         Ok(Filling::new(Arc::clone(&self.0), owner, pieces, bytes))
     }
 
-    /// How full it is.
+    /// Its fill level.
     pub fn count(&self) -> PoolCount {
         self.0.account.lock().count()
     }
@@ -78,7 +78,7 @@ impl<P: Pages> Pool<P> {
 }
 
 impl<P: Pages> Shared<P> {
-    /// Has memory put behind pages that nobody else has.
+    /// Has memory put behind pages that no other holding has.
     fn commit(&self, pieces: &mut Pieces) -> Result<(), TakeError> {
         for piece in pieces {
             let wants = self.account.lock().wants(piece);
@@ -92,14 +92,14 @@ impl<P: Pages> Shared<P> {
     }
 
     pub(super) fn give(&self, owner: Owner, pieces: &[Piece]) {
-        // In a child of `fork(2)` the account is a copy that somebody may have been in.
+        // In a child of `fork(2)` the account is a copy, and another thread may have held its lock.
         if self.mark.as_ref().is_some_and(ForkMark::is_child) {
             return;
         }
         self.account.lock().give(owner, pieces);
     }
 
-    /// From which byte on a page is zero.
+    /// The byte from which on a page is zero.
     pub(super) fn dirty(&self, page: u32) -> usize {
         usize::from(self.dirty[page as usize].load(Ordering::Relaxed))
     }

@@ -26,7 +26,7 @@ use super::{
 };
 
 thread_local! {
-    /// Whether finishing a message clears what was there before: see [`super::holding`].
+    /// True if finishing a message clears the old contents: see [`super::holding`].
     pub(super) static ZEROES: Cell<bool> = const { Cell::new(true) };
 }
 
@@ -47,7 +47,7 @@ fn whole<P: Pages>(pool: &Pool<P>, filled: &Filled<P>) -> Vec<u8> {
     let mut bytes = Vec::new();
     for piece in filled.pieces() {
         let (at, len) = (piece.first as usize * PAGE_BYTES, piece.pages as usize * PAGE_BYTES);
-        // SAFETY: the message has these pages, and nobody writes to them meanwhile.
+        // SAFETY: the message has these pages, and no code writes to them meanwhile.
         bytes.extend_from_slice(unsafe {
             std::slice::from_raw_parts(pool.memory().base().as_ptr().add(at), len)
         });
@@ -55,7 +55,7 @@ fn whole<P: Pages>(pool: &Pool<P>, filled: &Filled<P>) -> Vec<u8> {
     bytes
 }
 
-/// Memory that says what it was asked for, and has only so many pages to give.
+/// Memory that records the requests to it, and has only so many pages to give.
 struct Poor {
     heap: HeapPages,
     left: AtomicU32,
@@ -152,7 +152,7 @@ fn large_messages_get_whole_blocks_first() {
     let large = pool.take(Owner(1), HUGE_BYTES as u64 + 5 * PAGE).unwrap().finish();
     let firsts: Vec<_> = large.pieces().iter().map(|p| (p.first, p.pages)).collect();
     assert_eq!(firsts, [(512, 517)]);
-    // No two blocks are left in a row; the second half of what is wanted comes from elsewhere.
+    // No two blocks are left in a row; the second half of the message comes from elsewhere.
     let larger = pool.take(Owner(1), 2 * HUGE_BYTES as u64).unwrap().finish();
     let firsts: Vec<_> = larger.pieces().iter().map(|p| (p.first, p.pages)).collect();
     assert_eq!(firsts[0], (1536, 512));
@@ -174,7 +174,7 @@ fn memory_is_asked_for_once() {
     assert_eq!(asked, [(0..3, false), (3..5, false), (0..1024, true)]);
     let count = pool.count();
     assert_eq!((count.committed, count.huge), (1024, 2));
-    // What left is asked for again.
+    // Pages that left are asked for again.
     let mut filling = pool.take(Owner(1), 2 * HUGE_BYTES as u64).unwrap();
     filling.assume_filled(2 * HUGE_BYTES as u64).unwrap();
     let mut huge = filling.finish();
@@ -249,14 +249,14 @@ fn pages_that_left_need_no_clearing() {
     filled.left(3 * PAGE..4 * PAGE - 10);
     assert_eq!(pool.count().committed, 2);
     drop(filled);
-    // Nobody really took them, so what is not cleared is still there to be seen.
+    // The pages were not really taken, so bytes that are not cleared are still there to be seen.
     let filled = pool.take(Owner(2), 4 * PAGE).unwrap().finish();
     let pages: Vec<u8> = whole(&pool, &filled).chunks(PAGE_BYTES).map(|page| page[0]).collect();
     assert_eq!(pages, [0, 1, 0, 1]);
     assert_eq!(pool.count().committed, 4);
 }
 
-/// Those that a message has beyond its end were not taken by who took the message's.
+/// Pages that a message has beyond its end were not taken along with the message's.
 #[test]
 fn pages_behind_the_end_do_not_leave() {
     let pool = heap(8);
@@ -392,7 +392,7 @@ fn pages_come_back_from_other_threads() {
     drop(pool.take(Owner(9), 256 * PAGE).unwrap());
 }
 
-/// How a message is told to [`gather`](super::super::gather).
+/// The pieces of a message as told to [`gather`](super::super::gather).
 fn told<P: Pages>(pool: &Pool<P>, bytes: u64) -> Vec<gather::Piece> {
     let mut filling = pool.take(Owner(1), bytes).unwrap();
     filling.assume_filled(bytes).unwrap();
@@ -424,12 +424,12 @@ fn plans_can_be_made_for_messages() {
     assert_eq!(heap(2).take(Owner(1), 100).unwrap().finish().to_gather(), []);
 }
 
-/// What a child drops is its parent's.
+/// Pages that a child drops are its parent's.
 #[test]
 fn a_child_gives_nothing_back() {
     let pool = heap(8);
     let mut filled = Some(message(&pool, 1, &[3; 100]));
-    // SAFETY: the child calls nothing but what is tested, and makes no threads.
+    // SAFETY: the child calls nothing but the tested code, and makes no threads.
     let pid = unsafe {
         pinfold_sys::child::spawn(|| {
             drop(filled.take());

@@ -1,5 +1,5 @@
-//! The paper's page-pool bitmap (section 2.3): an outer loop over words finds free pages, an inner one
-//! looks whether enough of them are contiguous.
+//! The paper's page-pool bitmap (section 2.3): an outer loop over words finds free pages, an inner
+//! one checks that enough of them are contiguous.
 
 use super::{
     super::{
@@ -11,8 +11,8 @@ use super::{
 
 /// A bit for each page, searched from where the last search ended, and around.
 ///
-/// Small (2 bits a page) and exact: what fits is found. A search looks at the whole map at worst, and
-/// on its way at each free run that is too short.
+/// Small (2 bits a page) and exact: a run that fits is found. A search looks at the whole map at
+/// worst, and on its way at each free run that is too short.
 #[derive(Clone, Debug)]
 pub struct Bitmap {
     ledger: Ledger,
@@ -38,12 +38,12 @@ impl Bitmap {
         self.rover = if page < self.ledger.pages() { page } else { 0 };
     }
 
-    /// Where the next search begins.
+    /// The page at which the next search begins.
     pub fn rover(&self) -> u32 {
         self.rover
     }
 
-    /// What the searches until now looked at.
+    /// The work of the searches until now.
     pub fn work(&self) -> Work {
         self.work
     }

@@ -24,8 +24,8 @@ pub struct Buddy {
 }
 
 impl Buddy {
-    /// All of `pages` pages are free; [`PAGES_MAX`] at most, of more only so many are used. What exceeds
-    /// a power of two is smaller blocks.
+    /// All of `pages` pages are free; [`PAGES_MAX`] at most, of more only so many are used. The
+    /// rest beyond a power of two is smaller blocks.
     pub fn new(pages: u32) -> Buddy {
         let pages = pages.min(PAGES_MAX);
         let orders = pages.checked_ilog2().map_or(0, |order| order + 1);

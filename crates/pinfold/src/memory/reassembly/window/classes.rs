@@ -29,13 +29,13 @@ struct Block {
     slots: [u64; BLOCK as usize / 64],
 }
 
-/// The window in blocks of 512 pages. A block in use is divided into slots of one class, or is part of a
-/// longer run; one that nobody uses any more can become anything.
+/// The window in blocks of 512 pages. A block in use is divided into slots of one class, or is part
+/// of a longer run; one that is used no more can become anything.
 ///
-/// Constant time, for whatever fits into a slot: neither fullness nor fragmentation matters to it. Runs
-/// of more than 256 pages are searched for in a map of a bit for each block. The price is address space:
-/// a run holds a whole slot, or whole blocks. When no block is left a run takes a slot of a larger class;
-/// it never takes several of a smaller one.
+/// Constant time, for runs that fit into a slot: neither fullness nor fragmentation matters to it.
+/// Runs of more than 256 pages are searched for in a map of a bit for each block. The price is
+/// address space: a run holds a whole slot, or whole blocks. When no block is left a run takes a
+/// slot of a larger class; it never takes several of a smaller one.
 ///
 /// Only whole blocks are used.
 ///

@@ -1,7 +1,8 @@
-//! Windows: which pages of a reserved range of addresses are free.
+//! Windows: the free pages of a reserved range of addresses.
 //!
-//! Pure: pages are numbers from 0, counted from the beginning of the window, and alignment is too, so
-//! the window has to begin at a multiple of whatever alignment is asked for (2 MiB for huge pages).
+//! Pure: pages are numbers from 0, counted from the beginning of the window, and alignment is too,
+//! so the window has to begin at a multiple of the largest alignment asked for (2 MiB for huge
+//! pages).
 //!
 //! Four organisations behind one trait, [`Windows`]:
 //!
@@ -10,8 +11,8 @@
 //! - [`Buddy`]: Knuth's buddy system, which the paper names as faster (section 4.1).
 //! - [`Tree`]: an ordered tree, likewise: best fit by size, neighbours joined.
 //!
-//! What all four keep: runs given out never overlap, begin at a multiple of what was asked for, and
-//! can be given back once. Fullness is an error with numbers and changes nothing.
+//! All four keep these promises: runs given out never overlap, begin at a multiple of the alignment
+//! asked for, and can be given back once. Fullness is an error with numbers and changes nothing.
 
 mod bitmap;
 mod buddy;
@@ -33,7 +34,7 @@ pub const PAPER_PAGES: u32 = 1 << 16;
 /// Pages a window may have at most; 8 TiB.
 pub const PAGES_MAX: u32 = 1 << 31;
 
-/// Why no run was given out.
+/// The reason why no run was given out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum AllocError {
@@ -58,12 +59,12 @@ pub enum AllocError {
     /// Alignments are powers of two.
     #[error("{align} pages are no alignment: it must be a power of two")]
     Align {
-        /// What was asked for, pages.
+        /// The alignment asked for, pages.
         align: u32,
     },
 }
 
-/// Why nothing was freed.
+/// The reason why nothing was freed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum FreeError {
@@ -89,7 +90,7 @@ pub enum FreeError {
     },
 }
 
-/// How full a window is.
+/// The fill level of a window.
 ///
 /// Identity: `taken <= held <= pages`; `held == taken` but for size classes, which round up.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -98,7 +99,7 @@ pub struct Count {
     pub pages: u32,
     /// Pages of the runs given out, as long as they were asked for.
     pub taken: u32,
-    /// Pages that nobody else can have because of them.
+    /// Pages that no other run can have because of them.
     pub held: u32,
     /// Runs given out.
     pub runs: u32,
@@ -113,21 +114,21 @@ impl Count {
 
 /// Gives out runs of contiguous pages.
 pub trait Windows: fmt::Debug + Send {
-    /// Takes `pages` contiguous pages, of which the first is at a multiple of `align`, a power of two.
-    /// The number of the first.
+    /// Takes `pages` contiguous pages, of which the first is at a multiple of `align`, a power of
+    /// two. Returns the number of the first.
     ///
     /// # Errors
-    /// [`AllocError`]; nothing is taken. To find out what [`AllocError::Full`] says may cost a look at
-    /// the whole window.
+    /// [`AllocError`]; nothing is taken. The numbers in [`AllocError::Full`] may cost a look at the
+    /// whole window.
     fn alloc(&mut self, pages: u32, align: u32) -> Result<u32, AllocError>;
 
-    /// Gives back the run that begins with page `start`. Its length, pages.
+    /// Gives back the run that begins with page `start`. Returns its length, pages.
     ///
     /// # Errors
     /// [`FreeError`]; nothing is freed.
     fn free(&mut self, start: u32) -> Result<u32, FreeError>;
 
-    /// How full it is.
+    /// Its fill level.
     fn count(&self) -> Count;
 
     /// The longest run that [`alloc`](Windows::alloc) would give out at that alignment, pages. May look
@@ -135,7 +136,7 @@ pub trait Windows: fmt::Debug + Send {
     fn largest(&self, align: u32) -> u32;
 }
 
-/// Checks what every organisation refuses.
+/// Refuses the requests that every organisation refuses.
 fn check(pages: u32, align: u32) -> Result<(), AllocError> {
     match () {
         () if pages == 0 => Err(AllocError::Empty),
@@ -150,7 +151,7 @@ fn full(windows: &dyn Windows, asked: u32, align: u32) -> AllocError {
     AllocError::Full { asked, align, free, largest }
 }
 
-/// The organisation to use where nothing speaks for another: see [`Organisation::default`].
+/// The organisation to use by default: see [`Organisation::default`].
 pub type DefaultWindows = SizeClasses;
 
 /// The four organisations, by name.
@@ -167,8 +168,8 @@ pub type DefaultWindows = SizeClasses;
 /// | buddy | 40 … 178 | 36 | 63 … 116 |
 /// | tree | 50 … 603 | 51 … 234 | 82 … 259 |
 ///
-/// To search for one page, without giving back, takes size classes 8 ns, at 99 % 11 ns. Nothing about their
-/// time depends on what others did. What they pay with is addresses, of which a process has plenty; a
+/// To search for one page, without giving back, takes size classes 8 ns, at 99 % 11 ns. Their time
+/// does not depend on what others did. Their price is addresses, of which a process has plenty; a
 /// [`Buddy`] system is the second choice, where a window must be small.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Organisation {

@@ -38,14 +38,14 @@ impl Naive {
     }
 }
 
-/// What an organisation promises beyond what all do.
+/// The promises of an organisation beyond those of all.
 #[derive(Clone, Copy, PartialEq)]
 enum Promise {
-    /// What fits is found.
+    /// A run that fits is found.
     Exact,
-    /// What fits into a free block of a power of two is found.
+    /// A run that fits into a free block of a power of two is found.
     Blocks,
-    /// What fits into a free, aligned 2 MiB is found.
+    /// A run that fits into a free, aligned 2 MiB is found.
     Huge,
 }
 
@@ -95,7 +95,7 @@ fn refusal_is_right<W: Windows + Clone>(
     let (free, largest) = (windows.count().free(), windows.largest(align));
     assert_eq!(error, AllocError::Full { asked: pages, align, free, largest });
     assert!(largest < pages);
-    // What is claimed can be had, and no more.
+    // The largest run claimed can be had, and no more.
     assert!(largest == 0 || windows.clone().alloc(largest, align).is_ok(), "claimed {largest}");
     assert!(windows.clone().alloc(largest + 1, align).is_err());
     let really = naive.largest(align);
@@ -275,7 +275,7 @@ fn the_bitmap_goes_on_where_it_was_and_around() {
 
 #[test]
 fn the_inner_loop_meets_every_change_or_hardly_any() {
-    // The paper's worst case: every other page is taken, and what is wanted lies at the end.
+    // The paper's worst case: every other page is taken, and the wanted run lies at the end.
     let mut work = [Inner::Forward, Inner::Backward].map(|inner| {
         let mut windows = Bitmap::searching(PAPER_PAGES, inner);
         let last = PAPER_PAGES - 64;

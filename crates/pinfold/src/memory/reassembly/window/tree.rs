@@ -1,4 +1,4 @@
-//! An ordered tree: free runs by where they begin and by how long they are.
+//! An ordered tree: free runs by their first page and by their length.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -44,7 +44,8 @@ impl Tree {
     }
 }
 
-/// What of a free run lies before the first multiple of `align`; more than the run if there is none.
+/// The pages of a free run before the first multiple of `align`; more than the run if there is
+/// none.
 fn skip(start: u32, align: u32) -> u32 {
     start.wrapping_neg() & (align - 1)
 }

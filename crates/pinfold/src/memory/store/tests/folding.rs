@@ -23,7 +23,7 @@ type Message = Filled<AnonPages>;
 
 const PAGES: u32 = 16 * HUGE_PAGES;
 
-/// A pool as the store has it, and what folds its messages.
+/// A pool as the store has it, and the folding of its messages.
 struct Bench {
     pool: RwLock<Pool<AnonPages>>,
     folding: Folding,
@@ -33,13 +33,13 @@ impl Bench {
     /// With pages that no child of another test gets: those would stay where they are.
     fn new() -> Bench {
         let pool = Pool::new(AnonPages::new(PAGES, None).unwrap());
-        // What is measured here is what other tests leave of two processors.
+        // Times measured here depend on the share of two processors that other tests leave.
         let mut folding = Folding::new().unwrap();
         folding.costs = Some(Costs::DEFAULT);
         Bench { pool: RwLock::new(pool), folding }
     }
 
-    /// Whether pages can be moved here; says so if not.
+    /// Returns whether pages can be moved here; says so if not.
     fn moves(&self) -> bool {
         let can = userfault::probe().is_ok_and(|support| support.moves);
         if !can {
@@ -54,7 +54,8 @@ impl Bench {
         Some(filling.finish())
     }
 
-    /// Takes all of the pool in parts of so many pages, and gives every other one back. What is held.
+    /// Takes all of the pool in parts of so many pages, and gives every other one back. Returns
+    /// those held.
     fn holes(&self, pages: u32) -> Vec<Message> {
         let mut held = Vec::new();
         while let Some(message) = self.message(pages as usize * PAGE_BYTES, 0xAA) {
@@ -106,7 +107,7 @@ fn what_is_cheaper_moved_is_moved_and_its_pages_come_back() {
     assert_eq!(bench.taken(), 0);
 }
 
-/// Whether the pool has huge pages here. Small ones may be cheaper to copy.
+/// Returns whether the pool has huge pages here. Small ones may be cheaper to copy.
 fn message_is_huge(bench: &Bench) -> bool {
     bench.pool.read().count().huge > 0
 }
@@ -134,7 +135,7 @@ fn memory_that_somebody_watches_is_left_to_him() {
     let message = bench.message(HUGE_BYTES, 1).unwrap();
     let at = message.spans().next().unwrap().at.addr().get();
     let watch = Mover::new().unwrap();
-    // SAFETY: nobody moves pages there.
+    // SAFETY: no thread moves pages there.
     unsafe { watch.register(at..at + PAGE_BYTES) }.unwrap();
     drop(message);
     let held = bench.holes(HUGE_PAGES);
@@ -164,7 +165,7 @@ fn many_at_a_time() {
                     let seed = seeds.fetch_add(1, Ordering::Relaxed);
                     let len = (128 << 10) + lens * 5000 + number;
                     let Some(message) = bench.message(len, seed) else {
-                        // Whoever finds it exhausted makes room.
+                        // A thread that finds it exhausted makes room.
                         held.clear();
                         thread::yield_now();
                         continue;
@@ -188,8 +189,8 @@ fn many_at_a_time() {
     assert_eq!((folds, bench.taken()), (240, 0));
 }
 
-/// What a message leaves in the pool, and in the window, no other one shows: neither behind its end, nor
-/// where it was never written.
+/// Bytes that a message leaves in the pool and in the window are shown by no other one: neither
+/// behind its end, nor where it was never written.
 #[test]
 fn secrets_stay_with_their_message() {
     let bench = Bench::new();
@@ -233,7 +234,7 @@ fn what_a_child_shares_is_copied() {
     let (after, receipt) = bench.fold(message, Some(true));
     assert!(is_all(&after, 2) && is_all(&before, 1));
     assert_eq!((receipt.moved, receipt.stop), (0, Some(Stop::Busy)), "{receipt}");
-    // What cannot go back goes to the system; the next message has other pages.
+    // Pages that cannot go back go to the system; the next message has other pages.
     drop((before, after));
     let (next, receipt) = bench.fold(bench.message(4 * HUGE_BYTES, 3).unwrap(), Some(true));
     assert!(is_all(&next, 3) && receipt.moved > 0, "{receipt}");

@@ -1,4 +1,4 @@
-//! Events become facts: what they concern is neither kept nor found any more.
+//! The application of events: memory that they concern is neither kept nor found any more.
 
 use std::sync::{Arc, atomic::Ordering};
 
@@ -12,20 +12,20 @@ use super::{
 const ADDRESSES_END: usize = 1 << 47;
 
 impl<V: Validation> OwnMemory<V> {
-    /// Whether all that was told is applied.
+    /// Returns whether all events that were told are applied.
     #[inline]
     pub(super) fn is_applied(&self, guard: &Guard) -> bool {
         !V::CHECKS || guard.reader.is_unchanged(guard.applied.get())
     }
 
-    /// Whether nothing has happened to watched memory since, told or not.
+    /// Returns whether nothing has happened to watched memory since, told or not.
     pub(super) fn holds(&self, stamp: Stamp) -> bool {
         let holds = |guard: &Arc<Guard>| guard.reader.holds(stamp).unwrap_or(false);
         !V::CHECKS || self.guard.as_ref().is_some_and(holds)
     }
 
-    /// Takes and applies events until all that was told is applied. `false`: ever more comes, and
-    /// nothing that is kept may be believed.
+    /// Takes and applies events until all are applied. `false`: ever more come, and no kept memory
+    /// may be believed.
     pub(super) fn apply(&self, guard: &Guard) -> bool {
         for round in 0..ROUNDS {
             if self.is_applied(guard) {
@@ -37,7 +37,7 @@ impl<V: Validation> OwnMemory<V> {
                 let stamp = guard.reader.take(|event| events.push(event));
                 self.events.fetch_add(events.len() as u64, Ordering::Relaxed);
                 events.iter().for_each(|event| self.apply_one(guard, event));
-                // Only now: who sees the stamp finds nothing that the events concern.
+                // Only now: a thread that sees the stamp finds no area that the events concern.
                 guard.applied.put(stamp);
             }
             drop(applying);
@@ -69,7 +69,7 @@ impl<V: Validation> OwnMemory<V> {
                 gone(to, to_end);
                 forget(from, from.saturating_add(len));
                 forget(to, to_end);
-                // It came along watched, and nothing of it is kept.
+                // The memory came along watched, and none of it is kept.
                 let _ = guard.reader.watch().unwatch(to..to_end);
             }
             Event::Lost => {
@@ -81,7 +81,7 @@ impl<V: Validation> OwnMemory<V> {
         }
     }
 
-    /// Whether some of it is in quarantine, after a look if one is due.
+    /// Returns whether some of it is in quarantine, after a look if one is due.
     pub(super) fn may_be_discarded(&self, guard: &Guard, start: u64, len: u64) -> bool {
         let end = start.saturating_add(len);
         if !guard.quarantine.lock().concerns(start, end) {

@@ -1,10 +1,10 @@
-//! What pins this process's own memory, for the pin-down cache.
+//! The pinning of this process's own memory, for the pin-down cache.
 //!
-//! **Invariant.** What was pinned to be kept was, when that ended, private memory, watched since before
-//! it was pinned, with no change of watched memory told or under way since the events that are applied,
-//! and not in quarantine. So each change of it since that is told at all is told by an event that is not
-//! applied yet, or will be told before its caller goes on. And its pages are those that are noted with it, so
-//! that whoever looks finds each other change.
+//! **Invariant.** Memory that was pinned to be kept was, when the pinning ended, private memory,
+//! watched since before it was pinned, with no change of watched memory told or under way since the
+//! events that are applied, and not in quarantine. So each later change of it that is told at all
+//! is told by an event that is not applied yet, or will be told before the changing thread goes on.
+//! And its pages are those noted with it, so that a look finds every other change.
 
 use std::{io, ops::Range, sync::Arc};
 
@@ -27,14 +27,15 @@ use super::{
 };
 use crate::memory::translate::pincache::{Area, Handle, PinCost, Pinner, Refused};
 
-/// One of those that pin. `None` of them is no back end.
+/// One of the means of pinning.
 #[derive(Clone, Debug)]
 pub(super) enum By {
     Ring(Arc<Registered>),
     Lock(Arc<Locked>),
 }
 
-/// The best of them that works here; why the better ones do not: the ring, and the lock.
+/// The best of the means that works here, and the reasons why the better ones do not: of the ring,
+/// and of the lock.
 pub(super) fn choose(slots: u32) -> (Option<By>, Option<Why>, Option<Why>) {
     // The stack of the caller will do: it is mapped.
     let sample = 0u8;
@@ -67,24 +68,24 @@ impl By {
     }
 }
 
-/// What tells of changes.
+/// The sources that tell of changes.
 #[derive(Debug)]
 pub(super) struct Guard {
     pub(super) reader: Reader,
-    /// Up to where events are applied: what they concern is neither kept nor found any more, and
-    /// quarantines are noted.
+    /// The stamp up to which events are applied: memory that they concern is neither kept nor found
+    /// any more, and quarantines are noted.
     pub(super) applied: SharedStamp,
     pub(super) quarantine: Mutex<Quarantine>,
     pub(super) maps: Maps,
-    /// What is watched as far as the applied events say, and more.
+    /// The memory that is watched as far as the applied events say, and more.
     pub(super) watchlist: Mutex<Watchlist>,
-    /// Shows which pages are where. Not there: nobody looks.
+    /// Shows which pages are where. `None`: no hit looks.
     frames: Option<Frames>,
-    /// The pages of what is kept, by handle.
+    /// The pages of kept memory, by handle.
     noted: RwLock<FxHashMap<u64, Noted>>,
     /// Separate ranges that may be watched without being kept.
     ranges_max: usize,
-    /// Without this, what is found is believed, whatever has happened since: for tests.
+    /// If false, a hit is believed in spite of any later change: for tests.
     pub(super) checks: bool,
 }
 
@@ -96,8 +97,8 @@ struct Noted {
 }
 
 impl Guard {
-    /// Starts to watch, or says what is not there. Whoever is told only what the kernel tells of itself does
-    /// without looks.
+    /// Starts to watch, or returns the reason why it cannot. Without looks, only changes that the
+    /// kernel tells of are found.
     pub(super) fn new(checks: bool, looks: bool, ranges_max: u32) -> Result<Guard, Why> {
         let frames = looks.then(|| Frames::open().map_err(|error| Why::looking(&error)));
         let frames = frames.transpose()?;
@@ -125,7 +126,8 @@ impl Guard {
         })
     }
 
-    /// Whether these bytes of what is kept by that handle are what is mapped there now. The handle is held.
+    /// Returns whether these bytes of the memory kept by that handle are mapped there now. The
+    /// handle is held.
     pub(super) fn shows(&self, handle: Handle, start: u64, len: u64) -> bool {
         let Some(frames) = &self.frames else { return true };
         let page = rustix::param::page_size() as u64;
@@ -137,7 +139,8 @@ impl Guard {
         these.is_some_and(|these| frames.are((area.start + first * page) as usize, these))
     }
 
-    /// What is kept by that handle is not all there, of which nobody has told: so it is not watched either.
+    /// Notes that memory kept by that handle has changed without an event: so it is not watched
+    /// either.
     pub(super) fn doubt(&self, handle: Handle) {
         let page = rustix::param::page_size() as u64;
         let noted = self.noted.read();
@@ -146,7 +149,7 @@ impl Guard {
         }
     }
 
-    /// Whether all of an area is watched private memory, as far as the applied events say.
+    /// Returns whether all of an area is watched private memory, as far as the applied events say.
     fn knows(&self, area: Area) -> bool {
         self.checks && self.watchlist.lock().has(area.start, area.end)
     }
@@ -161,16 +164,16 @@ impl Guard {
     }
 }
 
-/// Pins, and watches what is to be kept.
+/// Pins, and watches memory that is to be kept.
 pub(super) struct Backend {
     pins: Pins,
     guard: Option<Arc<Guard>>,
-    /// How many of the areas that are kept have each page.
+    /// For each page, the number of kept areas that have it.
     kept: Counts,
     page_bytes: u64,
 }
 
-/// What is pinned, by handle.
+/// The pins, by handle.
 struct Pins {
     by: By,
     slots: FxHashMap<u64, Slot>,
@@ -233,7 +236,7 @@ impl Steps for Keeping<'_> {
         }
         self.unknown = Some(area);
         let watch = self.guard.reader.watch();
-        // All of it: what an area that is not found any more has counted may not be watched now.
+        // All of it: memory counted by an area that is not found any more may not be watched now.
         watch.watch(addresses(area)).map_err(|error| Why::not_watched(&error))?;
         let pages = self.pages(area);
         let _ = self.kept.add(pages);
@@ -252,8 +255,8 @@ impl Steps for Keeping<'_> {
             }
             list.cut(start, end);
             drop(list);
-            // Where this fails there is no memory to split a mapping: it stays watched, which
-            // does no harm but to who unmaps it.
+            // Where this fails there is no memory to split a mapping: it stays watched, which only
+            // slows a thread that unmaps it.
             let _ = self.guard.reader.watch().unwatch(pages.start * page..pages.end * page);
         }
     }
@@ -300,7 +303,7 @@ impl Steps for Keeping<'_> {
     fn stayed(&self, area: Area) -> bool {
         let (seen, faults) = &self.seen;
         self.guard.frames.as_ref().is_none_or(|frames| {
-            // Counted last: what is put there from then on is not what was seen.
+            // Counted last: a page put there from then on is not one that was seen.
             frames.are(area.start as usize, seen) && frames::faults() == *faults
         })
     }

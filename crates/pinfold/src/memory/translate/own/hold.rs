@@ -8,8 +8,8 @@ use super::standing::{PinnedBy, Why};
 use crate::memory::translate::pincache::Hold;
 
 /// Pinned memory of this process, for one transfer; to be handed to the
-/// [`end`](super::OwnMemory::end) of where it is from. If it is dropped instead, its memory stays
-/// pinned for good.
+/// [`end`](super::OwnMemory::end) of its [`OwnMemory`](super::OwnMemory). If it is dropped instead,
+/// its memory stays pinned for good.
 #[must_use = "the memory stays pinned until this is handed to end"]
 #[derive(Debug)]
 pub struct OwnHold {
@@ -26,15 +26,15 @@ impl OwnHold {
         self.start..self.start + self.len
     }
 
-    /// Where an io_uring has it: the slot of its table.
+    /// The slot of the io_uring's table, where an io_uring has the memory.
     pub fn slot(&self) -> Option<SlotId> {
         (self.by == PinnedBy::Ring).then(|| SlotId::of_bits(self.hold.handle().0))
     }
 
-    /// Whether the memory stays pinned when this has ended.
+    /// Returns whether the memory stays pinned when this has ended.
     ///
     /// # Errors
-    /// Why not.
+    /// The reason why it does not.
     pub fn kept(&self) -> Result<(), Why> {
         self.not_kept.map_or(Ok(()), Err)
     }

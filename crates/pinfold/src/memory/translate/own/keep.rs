@@ -1,16 +1,16 @@
-//! The steps by which an area comes to be pinned for longer than a transfer, in their order.
+//! The steps that pin an area for longer than a transfer, in their order.
 //!
 //! 1. The stamp up to which events are applied.
-//! 2. Watch. What happens to the area from here on is told.
+//! 2. Watch. Changes of the area from here on are told.
 //! 3. Is some of it in quarantine? Discards told before the stamp are over, unless it is. It has to be
 //!    asked *before* it is pinned: a discard may come, and its quarantine end, right after.
-//! 4. Which pages are there? Of some changes nobody tells, so each transfer looks whether these are there
-//!    still; what it compares with has to be what is pinned.
+//! 4. Which pages are there? Some changes are not told, so each transfer looks whether these are
+//!    there still; the pages it compares with have to be those that are pinned.
 //! 5. Pin.
 //! 6. Is it memory that changes by calls on these addresses alone?
-//! 7. Has nothing happened since the stamp, told or under way? Else what was pinned may be old, or be
-//!    new memory that was mapped there since 2 and is not watched; or a discard was told that is
-//!    not in quarantine yet.
+//! 7. Has no change happened since the stamp, told or under way? Otherwise the pinned memory may be
+//!    old, or be new memory that was mapped there since 2 and is not watched; or a discard was told
+//!    that is not in quarantine yet.
 //! 8. Are the same pages still there, and was none put into this process's memory since 4? If others were
 //!    there at 5 and these have come back, that took two faults, one each time. A fault is counted after the page is
 //!    there, and before its thread goes on: so two threads at once would have to be in between. A process that shares this
@@ -22,20 +22,20 @@
 use super::standing::Why;
 use crate::memory::translate::pincache::{Area, Refused};
 
-/// What the steps are made of.
+/// The operations that the steps are made of.
 pub(super) trait Steps {
-    /// Up to where events were applied.
+    /// The stamp up to which events were applied.
     type Stamp: Copy;
     /// A pin.
     type Pinned;
 
     /// The latest stamp.
     fn stamp(&self) -> Self::Stamp;
-    /// From now on all that happens to the area is told.
+    /// From now on all changes of the area are told.
     fn watch(&mut self, area: Area) -> Result<(), Why>;
-    /// Ends that, as far as no other area that is kept has the memory.
+    /// Ends the watch, as far as no other kept area has the memory.
     fn unwatch(&mut self, area: Area);
-    /// Whether some of the area is in quarantine.
+    /// Returns whether some of the area is in quarantine.
     fn may_be_discarded(&self, area: Area) -> bool;
     /// Notes which pages are there.
     fn look(&mut self, area: Area) -> Result<(), Why>;
@@ -43,11 +43,11 @@ pub(super) trait Steps {
     fn pin(&mut self, area: Area) -> Result<Self::Pinned, Refused>;
     /// Unpins.
     fn unpin(&mut self, pinned: Self::Pinned);
-    /// Whether the area is private memory of no file.
+    /// Returns whether the area is private memory of no file.
     fn is_private(&self, area: Area) -> bool;
-    /// Whether nothing has happened to watched memory since, told or not.
+    /// Returns whether nothing has happened to watched memory since, told or not.
     fn holds(&self, stamp: Self::Stamp) -> Result<bool, Why>;
-    /// Whether the pages that were noted have been there all the while.
+    /// Returns whether the pages that were noted have been there all the while.
     fn stayed(&self, area: Area) -> bool;
 }
 

@@ -1,4 +1,4 @@
-//! Where the threads of this process are, as the kernel says.
+//! The places of the threads of this process, as the kernel shows them.
 
 use pinfold_sys::threads::{self, Place};
 

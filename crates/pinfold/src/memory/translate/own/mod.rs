@@ -1,37 +1,37 @@
-//! This process's own memory as transfers see it: areas of any alignment, pinned by what this machine
-//! has, kept pinned while nothing changes, and never stale.
+//! This process's own memory as transfers see it: areas of any alignment, pinned by the means of
+//! this machine, kept pinned while nothing changes, and never stale.
 //!
 //! - [`OwnMemory`] hands out pinned memory ([`OwnHold`]), and takes it back.
-//! - [`Standing`] says what pins here, and [`Why`] better ways are not there.
+//! - [`Standing`] names the means of pinning here, and for each better one [`Why`] it is not there.
 //!
-//! **Invariant.** What a hit finds is what is mapped there, for each caller that is ordered after the
-//! return of whatever call changed it; for every caller if it asked by
-//! [`begin_exact`](OwnMemory::begin_exact). It comes from this:
-//! 1. What is kept was watched before it was pinned, and nothing had happened to it when that ended
-//!    (`keep.rs` has the steps, `backend.rs` does them).
+//! **Invariant.** The memory that a hit finds is mapped there now, for each caller that is ordered
+//! after the return of any call that changed it; for every caller if it asked by
+//! [`begin_exact`](OwnMemory::begin_exact). The reasons:
+//! 1. Memory that is kept was watched before it was pinned, and nothing had happened to it when
+//!    that ended (`keep.rs` has the steps, `backend.rs` does them).
 //! 2. A call that changes watched memory, and of which the kernel tells, does not return before its event was
 //!    read, and before it was read a number changes that each hit looks at. A hit whose stamp is not that number first has all
 //!    events applied: each takes its range out of the cache, and a discard puts it into quarantine
 //!    (`quarantine.rs`).
-//! 3. Of some calls the kernel does not tell: guards (`MADV_GUARD_INSTALL`, Linux 6.13), `shmat(2)` with
-//!    `SHM_REMAP`, and what is done to memory that was put there by it; and nothing that is asked about the
-//!    mapping shows afterwards that they were made. But what is pinned keeps its page, and the page its
-//!    number. So each hit looks whether the pages of its bytes have the numbers that were noted when they were
-//!    pinned ([`frames`](pinfold_sys::mem::frames)): one system call, about 0.9 µs and 20 ns a
-//!    page. Where the kernel does not show numbers, to all but who has `CAP_SYS_ADMIN`, nothing is
-//!    kept.
-//! 4. What is not kept is pinned when its transfer begins.
+//! 3. Of some calls the kernel does not tell: guards (`MADV_GUARD_INSTALL`, Linux 6.13), `shmat(2)`
+//!    with `SHM_REMAP`, and changes of memory that was put there by it; and no query about the
+//!    mapping shows afterwards that they were made. But pinned memory keeps its page, and the page
+//!    its number. So each hit looks whether the pages of its bytes have the numbers that were noted
+//!    when they were pinned ([`frames`](pinfold_sys::mem::frames)): one system call, about 0.9 µs
+//!    and 20 ns a page. Where the kernel does not show numbers, as to processes without
+//!    `CAP_SYS_ADMIN`, nothing is kept.
+//! 4. Memory that is not kept is pinned when its transfer begins.
 //!
-//! Kept is only what an io_uring has pinned. Memory that `mlock` has locked cannot be discarded
-//! (`madvise(2)` says `EINVAL`), and a program must not notice that its transfers have ended: a lock
-//! lasts as long as its transfer.
+//! Only memory that an io_uring has pinned is kept. Memory that `mlock` has locked cannot be
+//! discarded (`madvise(2)` says `EINVAL`), and a program must not notice that its transfers have
+//! ended: a lock lasts as long as its transfer.
 //!
-//! Not kept is memory that files or other processes share, since it changes without a word: see
-//! [`userfault`](pinfold_sys::mem::userfault) for what is not told.
+//! Memory that files or other processes share is not kept, since it changes without an event: see
+//! [`userfault`](pinfold_sys::mem::userfault) for the changes that are not told.
 //!
-//! Locks are taken in this order: `applying`, the books of the cache, what is noted of pages, the quarantine.
-//! Nothing waits for
-//! the thread that reads events with any lock held that this thread takes: it takes none.
+//! Locks are taken in this order: `applying`, the books of the cache, the notes of pages, the
+//! quarantine. No thread waits for the event reader while it holds a lock that the event reader
+//! takes: the reader takes none.
 
 mod applying;
 mod backend;
@@ -40,7 +40,7 @@ mod keep;
 mod looking;
 mod quarantine;
 mod standing;
-// They ask a kernel for what Miri's has not got.
+// The tests need system calls that Miri does not have.
 #[cfg(all(test, not(miri)))]
 mod tests;
 mod validation;
@@ -74,7 +74,7 @@ use super::{
     pincache::{Budget, BudgetError, Hold, NoPin, PinCost, PinCounters, Refused, SharedPinCache},
 };
 
-/// The space of what is kept. What is pinned for one transfer has a space of its own.
+/// The space of kept memory. Memory pinned for one transfer has a space of its own.
 const HERE: SpaceId = SpaceId(0);
 
 /// Of the mappings that the system allows, one part of so many may come from areas here. Each takes two
@@ -87,10 +87,10 @@ const TRIES: usize = 4;
 /// Attempts to have all events applied; between the later ones others may run.
 const ROUNDS: usize = 64;
 
-/// What has been counted since it was made.
+/// The counters of an [`OwnMemory`] since it was made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OwnCounters {
-    /// The cache's. What was pinned for one transfer counts there as a miss, a pin and an
+    /// The cache's. Memory pinned for one transfer counts there as a miss, a pin and an
     /// invalidation.
     pub pins: PinCounters,
     /// Events that were applied.
@@ -101,7 +101,8 @@ pub struct OwnCounters {
 
 /// This process's own memory, pinned for transfers; for many threads.
 ///
-/// In a child of `fork(2)` every call says [`Refused::Child`], and nothing of the parent's is touched.
+/// In a child of `fork(2)` every call returns [`Refused::Child`], and none of the parent's memory
+/// is touched.
 pub struct OwnMemory<V = Watched> {
     mark: Option<ForkMark>,
     guard: Option<Arc<Guard>>,
@@ -118,13 +119,15 @@ pub struct OwnMemory<V = Watched> {
 }
 
 impl OwnMemory {
-    /// Chooses what pins here: an io_uring's buffers, else `mlock`, else nothing; and starts to watch, if
-    /// that can be. Some 100 µs, and a thread. `budget` holds at any instant, what is not kept included;
-    /// it is cut to what this machine has of slots, and to a third of its mappings. A huge page counts
-    /// there by what was asked for of it, though the kernel charges all of it.
+    /// Chooses the means of pinning: an io_uring's buffers, else `mlock`, else nothing; and starts
+    /// to watch, if that is possible. Some 100 µs, and a thread. `budget` holds at any instant,
+    /// memory that is not kept included; it is cut to the slots of this machine, and to a third of
+    /// its mappings. A huge page counts there by the bytes of it that were asked for, though the
+    /// kernel charges all of it.
     ///
     /// # Errors
-    /// The budget is impossible. What this machine lacks is no error: see [`OwnMemory::standing`].
+    /// The budget is impossible. Means that this machine lacks are no error: see
+    /// [`OwnMemory::standing`].
     pub fn new(budget: Budget) -> Result<OwnMemory, BudgetError> {
         OwnMemory::with_validation(budget)
     }
@@ -169,12 +172,12 @@ impl<V: Validation> OwnMemory<V> {
         })
     }
 
-    /// What works here, and why better things do not.
+    /// The means that work here, and why better ones do not.
     pub fn standing(&self) -> Standing {
         self.standing
     }
 
-    /// The ring whose slots [holds](OwnHold::slot) name. `None` where something else pins.
+    /// The ring whose slots [holds](OwnHold::slot) name. `None` where another means pins.
     pub(crate) fn ring(&self) -> Option<Arc<pin::Registered>> {
         match &self.by {
             Some(By::Ring(ring)) => Some(Arc::clone(ring)),
@@ -182,9 +185,10 @@ impl<V: Validation> OwnMemory<V> {
         }
     }
 
-    /// Pins the `len` bytes from `start` on for a transfer that begins; if they are pinned already, it
-    /// looks whether they are what is there, by one system call for 2 MiB, and takes no lock that waits for
-    /// who pins. What is not writable cannot be pinned by an io_uring.
+    /// Pins the `len` bytes from `start` on for a transfer that begins; if they are pinned already,
+    /// it looks whether the same pages are there, by one system call for 2 MiB, and takes no lock
+    /// that waits for a thread that pins. Memory that is not writable cannot be pinned by an
+    /// io_uring.
     ///
     /// # Errors
     /// There is no room now, or never will be, or the memory cannot be pinned: go another way.
@@ -196,8 +200,8 @@ impl<V: Validation> OwnMemory<V> {
         }
     }
 
-    /// As [`begin`](OwnMemory::begin), for who has it to itself, such as an engine under its lock: a hit takes
-    /// no locked instruction, so it costs some 10 ns less with its end.
+    /// As [`begin`](OwnMemory::begin), for an owner with exclusive access, such as an engine under
+    /// its lock: a hit takes no locked instruction, so it costs some 10 ns less with its end.
     ///
     /// # Errors
     /// As for [`begin`](OwnMemory::begin).
@@ -216,7 +220,8 @@ impl<V: Validation> OwnMemory<V> {
         self.miss(start, len)
     }
 
-    /// As [`end`](OwnMemory::end), for who has it to itself. It may have begun by either.
+    /// As [`end`](OwnMemory::end), for an owner with exclusive access. The transfer may have begun
+    /// by either.
     #[inline]
     pub fn end_mut(&mut self, hold: OwnHold) {
         if !self.is_child()
@@ -226,9 +231,9 @@ impl<V: Validation> OwnMemory<V> {
         }
     }
 
-    /// As [`begin`](OwnMemory::begin), for a caller that was given the addresses anew by a call of its
-    /// own while another thread's, which unmapped them, has not returned. One short system call more,
-    /// about 0.15 µs.
+    /// As [`begin`](OwnMemory::begin), for a caller that was given the addresses anew by a call of
+    /// its own while the call of another thread that unmapped them has not returned. One short
+    /// system call more, about 0.15 µs.
     ///
     /// # Errors
     /// As for [`begin`](OwnMemory::begin).
@@ -245,7 +250,7 @@ impl<V: Validation> OwnMemory<V> {
         self.begin_unkept(start, len, Why::Restless)
     }
 
-    /// A transfer has ended. What is kept stays pinned; what is not is unpinned. In a child of
+    /// Ends a transfer. Memory that is kept stays pinned; other memory is unpinned. In a child of
     /// `fork(2)` nothing happens.
     #[inline]
     pub fn end(&self, hold: OwnHold) {
@@ -256,11 +261,11 @@ impl<V: Validation> OwnMemory<V> {
         }
     }
 
-    /// Writes what is pinned to a file from byte `offset` on; how many bytes. Out of the pinned pages
-    /// where an io_uring has them, else what is mapped there. Waits.
+    /// Writes the pinned memory to a file from byte `offset` on; returns how many bytes. Out of the
+    /// pinned pages where an io_uring has them, else out of the memory mapped there. Waits.
     ///
     /// # Errors
-    /// What the file said, or [`pin::Reason::Child`].
+    /// The file's error, or [`pin::Reason::Child`].
     pub fn write_out(
         &self,
         hold: &OwnHold,
@@ -275,7 +280,7 @@ impl<V: Validation> OwnMemory<V> {
         }
     }
 
-    /// What it has counted. Looks at every slot of the cache.
+    /// The counters. Looks at every slot of the cache.
     pub fn counters(&self) -> OwnCounters {
         let pins = match &self.cache {
             Some(cache) if !self.is_child() => cache.counters(),
@@ -288,12 +293,12 @@ impl<V: Validation> OwnMemory<V> {
         }
     }
 
-    /// What it may have pinned, cut to what this machine has. `None` where nothing pins.
+    /// The budget of pinned memory, cut to the means of this machine. `None` where nothing pins.
     pub fn budget(&self) -> Option<Budget> {
         self.cache.as_ref().filter(|_| !self.is_child()).map(SharedPinCache::budget)
     }
 
-    /// What pinning costs. `None` where nothing pins.
+    /// The cost of pinning. `None` where nothing pins.
     pub fn cost(&self) -> Option<PinCost> {
         self.cache.as_ref().filter(|_| !self.is_child()).map(SharedPinCache::cost)
     }
@@ -304,7 +309,7 @@ impl<V: Validation> OwnMemory<V> {
         self.mark.as_ref().is_none_or(ForkMark::is_child)
     }
 
-    /// What is pinned already, and known to be what is mapped.
+    /// The hold of memory that is pinned already, and known to be mapped there still.
     #[inline]
     fn hit(&self, start: u64, len: u64) -> Option<OwnHold> {
         let cache = self.cache.as_ref().filter(|_| self.may_hit())?;
@@ -313,14 +318,14 @@ impl<V: Validation> OwnMemory<V> {
         Some(OwnHold { hold, start, len, by: self.standing.by, not_kept: None })
     }
 
-    /// Whether what the cache has is known to be what is mapped.
+    /// Returns whether the areas of the cache are known to be those mapped.
     #[inline]
     fn may_hit(&self) -> bool {
         self.guard.as_ref().is_some_and(|guard| !self.is_child() && self.is_applied(guard))
     }
 
-    /// A hold, if what it has is what is mapped there now. Else it is taken back, and so are all areas with any
-    /// of these bytes.
+    /// The hold, if its memory is mapped there now. Otherwise it is taken back, and so are all
+    /// areas with any of these bytes.
     #[inline]
     fn shown(&self, hold: Hold, start: u64, len: u64) -> Option<Hold> {
         let guard = self.guard.as_ref().filter(|_| V::LOOKS);
@@ -355,10 +360,10 @@ impl<V: Validation> OwnMemory<V> {
             return Err(NoPin::TooLarge);
         }
         let Some(guard) = self.guard.as_deref() else {
-            // Nothing is kept where nothing tells.
+            // Nothing is kept where no changes are told.
             return self.begin_unkept(start, len, self.standing.not_kept.unwrap_or(Why::Kind));
         };
-        // Who pins here probably unmaps here.
+        // A thread that pins here probably unmaps here.
         guard.reader.come_here();
         for round in 0..TRIES {
             if V::CHECKS {
@@ -371,7 +376,7 @@ impl<V: Validation> OwnMemory<V> {
             }
             let refused = match cache.begin(HERE, start, len) {
                 Ok(hold) => {
-                    // It may have been there already, where a hit did not find it.
+                    // The area may have been there already, and a hit did not find it.
                     let Some(hold) = self.shown(hold, start, len) else { continue };
                     let by = self.standing.by;
                     return Ok(OwnHold { hold, start, len, by, not_kept: None });
@@ -380,7 +385,7 @@ impl<V: Validation> OwnMemory<V> {
             };
             let NoPin::Refused(Refused::NotKept(number)) = refused else { return Err(refused) };
             match Why::of_number(number) {
-                // Once more, with what was told meanwhile applied.
+                // Once more, with the events told meanwhile applied.
                 Some(Why::Restless | Why::Discarding) => pause(round * ROUNDS / TRIES),
                 why => return self.begin_unkept(start, len, why.unwrap_or(Why::Kind)),
             }
@@ -393,7 +398,7 @@ impl<V: Validation> OwnMemory<V> {
         let Some(cache) = &self.cache else { return Err(NoPin::Refused(Refused::Absent)) };
         let space = SpaceId(self.last_space.fetch_add(1, Ordering::Relaxed) + 1);
         let hold = cache.begin(space, start, len)?;
-        // Nobody finds it, and its end unpins it.
+        // No hit finds it, and its end unpins it.
         let _ = cache.close(space);
         Ok(OwnHold { hold, start, len, by: self.standing.by, not_kept: Some(why) })
     }
@@ -405,7 +410,7 @@ impl<V> fmt::Debug for OwnMemory<V> {
     }
 }
 
-/// The first times it only waits a moment, then others may run.
+/// Waits a moment in the first rounds; later ones let other threads run.
 fn pause(round: usize) {
     if round < ROUNDS / 8 {
         std::hint::spin_loop();

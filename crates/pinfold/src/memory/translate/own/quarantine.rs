@@ -1,9 +1,10 @@
-//! Memory that may still lose its contents, though that was told.
+//! Memory that may still lose its contents after an event has told so.
 //!
 //! The kernel tells of a discard (`MADV_DONTNEED`, `MADV_FREE`, `MADV_REMOVE`) *before* it takes
-//! place, and the caller of `madvise` goes on to it when that was read, at any time. What is pinned in
-//! between is stale afterwards, and nothing would tell. So after such an event its range is in
-//! *quarantine*: nothing there stays pinned after its transfer, until the call is known to be over.
+//! place, and the caller of `madvise` goes on to it at any time after the event was read. Memory
+//! pinned in between is stale afterwards, and no event would tell. So after such an event its range
+//! is in *quarantine*: nothing there stays pinned after its transfer, until the call is known to be
+//! over.
 //!
 //! # When it is over
 //! Every other thread was seen outside of such calls once, at a look that began after the event was
@@ -12,19 +13,20 @@
 //!    noted: the event is sent from within it.
 //! 2. A thread is in one system call at a time. If at a moment after the noting it is in none, or in
 //!    another one, the call that sent the event has ended, discard and all.
-//! 3. A look says so only of a thread that sleeps, and of which the kernel made sure that it slept at
-//!    the same place all through the look. One that runs is not known; the next look may tell.
-//! 4. A thread that was not there at a look was in no call at that moment. So who is new since, or has
-//!    exited, is outside. Identifiers of threads that are used again make it wait longer, never
-//!    shorter.
+//! 3. A look finds this only for a thread that sleeps, and of which the kernel made sure that it
+//!    slept at the same place all through the look. The place of a running thread is not known; the
+//!    next look may tell.
+//! 4. A thread that was not there at a look was in no call at that moment. So a thread that is new
+//!    since, or has exited, is outside. Identifiers of threads that are used again make it wait
+//!    longer, never shorter.
 //! 5. The thread that looks is in no such call.
-//! 6. Workers of an io_uring discard for others (`IORING_OP_MADVISE`), and what is said of their calls is
-//!    a copy from somebody else. They count as outside when they sleep in a way that signals
-//!    interrupt: from the event to the discard the kernel waits in other ways alone.
+//! 6. Workers of an io_uring discard for others (`IORING_OP_MADVISE`), and the kernel's report of
+//!    their calls is a copy of another thread's. They count as outside when they sleep in a way
+//!    that signals interrupt: from the event to the discard the kernel waits in other ways alone.
 //!
-//! What this does not cover: a process that shares this one's memory and is not one of its threads
-//! (`CLONE_VM` without `CLONE_THREAD`), such as a child of `vfork(2)` that discards memory before
-//! its `exec`. What that takes away is found by the look of the next hit.
+//! Not covered is a process that shares this one's memory and is not one of its threads (`CLONE_VM`
+//! without `CLONE_THREAD`), such as a child of `vfork(2)` that discards memory before its `exec`.
+//! Memory that it takes away is found by the look of the next hit.
 //!
 //! No I/O: looks are made by [`Places`], times are given.
 
@@ -37,7 +39,8 @@ pub(super) trait Places {
     /// All threads but the calling one. `None`: not known just now.
     fn threads(&self) -> Option<Vec<u32>>;
 
-    /// Whether this thread is, at a moment within this call, surely not in a call that discards.
+    /// Returns whether the thread is, at a moment within this call, surely not in a call that
+    /// discards.
     fn is_outside(&self, thread: u32) -> bool;
 }
 
@@ -58,14 +61,15 @@ struct Noted {
     before: u64,
 }
 
-/// What may still be discarded. All ranges are addresses, from the first to behind the last.
+/// The memory that may still be discarded. All ranges are addresses, from the first to behind the
+/// last.
 ///
 /// Looks are numbered. Invariant: `seen` has a number for a thread only if the thread was outside, or
 /// was not there, at a moment of the look with this number.
 #[derive(Debug, Default)]
 pub(super) struct Quarantine {
     noted: Vec<Noted>,
-    /// Everything is, noted before this look.
+    /// Everything is in quarantine, noted before this look.
     all: Option<u64>,
     /// The number of the next look.
     next: u64,
@@ -106,12 +110,12 @@ impl Quarantine {
         self.all = Some(self.next);
     }
 
-    /// Whether some byte of this range is in quarantine.
+    /// Returns whether some byte of this range is in quarantine.
     pub(super) fn concerns(&self, start: u64, end: u64) -> bool {
         self.all.is_some() || self.noted.iter().any(|noted| noted.start < end && start < noted.end)
     }
 
-    /// Begins a look, if one is due. What is noted from now on is not ended by it.
+    /// Begins a look, if one is due. Ranges noted from now on are not ended by it.
     pub(super) fn begin(&mut self, now_ns: u64) -> Option<Look> {
         let newest = self.noted.iter().map(|noted| noted.before).chain(self.all).max()?;
         if now_ns < self.due_ns || self.is_looking {
@@ -125,15 +129,15 @@ impl Quarantine {
         Some(Look { number, began_ns: now_ns, settled })
     }
 
-    /// Ends a look at `now_ns`, and the quarantine of all that it has shown to be over. It found these
-    /// threads, and whether each was outside; or nothing.
+    /// Ends a look at `now_ns`, and the quarantine of all ranges that it has shown to be safe.
+    /// `found` lists the threads, and whether each was outside; `None` if the look failed.
     pub(super) fn end(&mut self, look: Look, found: Option<Vec<(u32, bool)>>, now_ns: u64) {
         self.is_looking = false;
         let took_ns = now_ns.saturating_sub(look.began_ns);
         self.due_ns = look.began_ns + LOOK_EVERY_NS.max(took_ns.saturating_mul(LOOK_SHARE));
         let Some(found) = found else { return };
         let seen = found.into_iter().map(|(thread, is_outside)| {
-            // Who is new was not there at the last look that knew.
+            // A new thread was not there at the last look that knew.
             let before = || self.seen.get(&thread).copied().unwrap_or(self.last);
             (thread, if is_outside { Some(look.number) } else { before() })
         });
@@ -147,11 +151,11 @@ impl Quarantine {
     }
 }
 
-/// Looks, if a look is due. Who notes or asks meanwhile does not wait for it.
+/// Looks, if a look is due. Threads that note or ask meanwhile do not wait for it.
 pub(super) fn look(quarantine: &Mutex<Quarantine>, places: &impl Places, now_ns: impl Fn() -> u64) {
     let Some(look) = quarantine.lock().begin(now_ns()) else { return };
     let found = places.threads().map(|threads| {
-        // Of a settled one nothing has to be known.
+        // A settled thread need not be asked.
         let is_outside = |thread| !look.settled.contains(&thread) && places.is_outside(thread);
         threads.into_iter().map(|thread| (thread, is_outside(thread))).collect()
     });

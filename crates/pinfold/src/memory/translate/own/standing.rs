@@ -1,4 +1,5 @@
-//! What works on this machine for this process's own memory, and why other things do not.
+//! The means that work on this machine for this process's own memory, and the reasons why others do
+//! not.
 
 use std::{fmt, io};
 
@@ -21,7 +22,7 @@ pub enum Facility {
     Frames,
 }
 
-/// Why a facility is not there.
+/// The reason why a facility is not there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Lack {
@@ -37,16 +38,16 @@ pub enum Lack {
     Errno(i32),
 }
 
-/// Why memory is not kept pinned, or not pinned in a better way.
+/// The reason why memory is not kept pinned, or not pinned in a better way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Why {
-    /// Something that it takes is not there.
+    /// A facility that it needs is not there.
     Lacks(Facility, Lack),
     /// Another userfaultfd of this process has the memory.
     Busy,
-    /// Memory of a file or shared with others, which changes without a word to this process; or not
-    /// memory that can be watched.
+    /// Memory of a file or shared with others, which changes without an event to this process; or
+    /// not memory that can be watched.
     Kind,
     /// The system's limit on mappings (`vm.max_map_count`) leaves no room to watch one range more.
     Mappings,
@@ -54,14 +55,14 @@ pub enum Why {
     Locking,
     /// Memory was unmapped, moved or discarded all the while.
     Restless,
-    /// Some of it may still be discarded: see the quarantine.
+    /// Some of the memory may still be discarded: see the quarantine.
     Discarding,
     /// This process is a child of the one that made it.
     Child,
 }
 
 impl Why {
-    /// Whether it may be otherwise a moment later.
+    /// Returns whether the reason may pass within a moment.
     pub(crate) const fn may_pass(self) -> bool {
         const AGAIN: i32 = rustix::io::Errno::AGAIN.raw_os_error();
         match self {
@@ -99,7 +100,7 @@ impl Why {
         })
     }
 
-    /// Why a facility could not be had.
+    /// The reason why a facility could not be had.
     pub(super) fn pinning(what: Facility, error: &pin::Error) -> Why {
         let lack = match error.reason() {
             pin::Reason::Denied => Lack::Denied,
@@ -111,7 +112,7 @@ impl Why {
         Why::Lacks(what, lack)
     }
 
-    /// Why nobody can look which pages are there.
+    /// The reason why the pages there cannot be looked at.
     pub(super) fn looking(error: &io::Error) -> Why {
         let lack = match error.raw_os_error().map(Errno::from_raw_os_error) {
             Some(Errno::PERM | Errno::ACCESS) => Lack::Denied,
@@ -122,7 +123,7 @@ impl Why {
         Why::Lacks(Facility::Frames, lack)
     }
 
-    /// Why there is no watch at all.
+    /// The reason why there is no watch at all.
     pub(super) fn watching(error: &userfault::Error) -> Why {
         let lack = match error.reason() {
             userfault::Reason::Denied => Lack::Denied,
@@ -133,7 +134,7 @@ impl Why {
         Why::Lacks(Facility::Watch, lack)
     }
 
-    /// Why this memory is not watched.
+    /// The reason why this memory is not watched.
     pub(super) fn not_watched(error: &userfault::Error) -> Why {
         match error.reason() {
             userfault::Reason::Busy => Why::Busy,
@@ -236,27 +237,27 @@ impl fmt::Display for Why {
 
 impl std::error::Error for Why {}
 
-/// What pins.
+/// The means of pinning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum PinnedBy {
     /// Buffers registered with an io_uring: pinned for real, known by slot.
     Ring,
     /// `mlock(2)`: kept in memory, reached by address.
     Lock,
-    /// Nothing: whoever asks has to copy.
+    /// Nothing: the caller has to copy.
     Nothing,
 }
 
-/// What works here, and for each better thing why it does not.
+/// The means that work here, and for each better one why it does not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Standing {
-    /// What pins.
+    /// The means of pinning.
     pub by: PinnedBy,
-    /// Why not an io_uring.
+    /// The reason why it is not an io_uring.
     pub no_ring: Option<Why>,
-    /// Why not `mlock`, where there is no io_uring.
+    /// The reason why it is not `mlock`, where there is no io_uring.
     pub no_lock: Option<Why>,
-    /// Why nothing is kept pinned.
+    /// The reason why nothing is kept pinned.
     pub not_kept: Option<Why>,
 }
 

@@ -1,29 +1,29 @@
-//! Whether what is kept is checked before it is believed: a type, so that it costs nothing.
+//! The checks of kept memory before a hit is believed: a type, so that they cost nothing.
 
 mod sealed {
     pub trait Sealed {}
 }
 
-/// Whether what is kept is checked before it is believed.
+/// The checks of kept memory before a hit is believed.
 pub trait Validation: sealed::Sealed + Send + Sync + 'static {
-    /// Whether what was told of changes is.
+    /// True if events of changes are checked for.
     const CHECKS: bool;
-    /// Whether it is looked which pages are there.
+    /// True if a hit looks which pages are there.
     const LOOKS: bool;
 }
 
-/// It is checked.
+/// Kept memory is checked.
 #[derive(Debug)]
 pub enum Watched {}
 
-/// Only what is told of changes is heard, and transfers carry wrong bytes after those that nobody tells of:
-/// for tests that show what looking is for.
+/// Only changes that are told are heard, and transfers carry wrong bytes after those that are not:
+/// for tests that show the use of looking.
 #[doc(hidden)]
 #[derive(Debug)]
 pub enum Heard {}
 
-/// It is not, and transfers carry wrong bytes when memory changes: for tests that show what checking
-/// is for.
+/// Kept memory is not checked, and transfers carry wrong bytes when memory changes: for tests that
+/// show the use of checking.
 #[doc(hidden)]
 #[derive(Debug)]
 pub enum Blind {}

@@ -1,15 +1,16 @@
-//! What is watched, and private: so much of it as need not be asked of the kernel again. No I/O.
+//! The memory that is watched and private, so that the kernel need not be asked again. No I/O.
 //!
-//! Memory that was kept stays watched when it is evicted, for to watch it anew takes five times as long
-//! as to pin it; up to a bound, since each range may split mappings. Whoever adds to it makes sure that
-//! nothing has been told of since what it knows; what is told of is cut.
+//! Memory that was kept stays watched when it is evicted, for to watch it anew takes five times as
+//! long as to pin it; up to a bound, since each range may split mappings. The code that adds a
+//! range makes sure that no event has told of it since its facts were read; a range that an event
+//! tells of is cut out.
 
 use std::collections::BTreeMap;
 
 /// Sets of addresses: from the first to behind the last.
 #[derive(Debug, Default)]
 pub(super) struct Watchlist {
-    /// Apart from each other, by where they begin.
+    /// The ends of the ranges, by their starts; no two ranges touch.
     ranges: BTreeMap<u64, u64>,
 }
 
@@ -19,7 +20,7 @@ impl Watchlist {
         self.ranges.len()
     }
 
-    /// Whether all of it is in.
+    /// Returns whether all of the range is in the list.
     pub(super) fn has(&self, start: u64, end: u64) -> bool {
         let before = self.ranges.range(..=start).next_back();
         before.is_some_and(|(_, last)| end <= *last)

@@ -5,7 +5,7 @@ use crate::memory::translate::SpaceId;
 /// The bytes from `start` up to `end`, which is behind the last; never empty.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Area {
-    /// Whose addresses.
+    /// The space of the addresses.
     pub space: SpaceId,
     /// The first byte.
     pub start: u64,

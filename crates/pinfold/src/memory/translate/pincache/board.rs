@@ -1,20 +1,20 @@
-//! The areas as hits see them: a slot for each, and a table that finds them by address. It is all
-//! that a hit reaches, so one needs no lock.
+//! The areas as hits see them: a slot for each, and a table that finds them by address. A hit
+//! reaches nothing else, so it needs no lock.
 //!
 //! A slot is *live* (it can be hit), *retired* (not any more, but transfers still use it) or *free*.
 //! Its state is one word, and every step of the protocol is one change of that word:
 //!
-//! - A hit adds one to the transfers, by a compare-and-swap that fails if anything has changed since
-//!   it saw that the slot is live and read what it stands for.
-//! - Who ends the last transfer of a retired slot is told so, and nobody else: that one frees it.
-//! - Only who keeps the books (one at a time: an exclusive borrow, or a lock) claims, retires, frees
-//!   and fills slots. It claims a live slot only if no transfer uses it.
+//! - A hit adds one to the transfers, by a compare-and-swap that fails if anything has changed
+//!   since it saw that the slot is live and read its area and handle.
+//! - Only the thread that ends the last transfer of a retired slot is told so: it frees the slot.
+//! - Only the keeper of the books (one thread at a time: an exclusive borrow, or a lock) claims,
+//!   retires, frees and fills slots. It claims a live slot only if no transfer uses it.
 //!
-//! What a slot stands for is written while it is free alone. A reader that took the old state with
-//! new words fails to swap: the state has another generation by then.
+//! The area and handle of a slot are written only while it is free. A reader that took the old
+//! state with new words fails to swap: the state has another generation by then.
 //!
 //! The table is a hint. It maps the *granule* of an address, of about the length of an area, to
-//! slots, four for each key; what it says is checked at the slot.
+//! slots, four for each key; its answer is checked at the slot.
 
 use super::{Area, Handle, Hold};
 use crate::{
@@ -26,11 +26,11 @@ use crate::{
 const TRANSFERS: u64 = (1 << 20) - 1;
 /// It can be hit.
 const LIVE: u64 = 1 << 20;
-/// One generation of what the slot has stood for.
+/// One generation of the slot: each filling begins a new one.
 const GENERATION: u64 = 1 << 21;
 const GENERATIONS: u64 = (1 << 40) - GENERATION;
-/// One transfer that has ended. On top, so that what overflows is lost without a trace; it is
-/// counted apart.
+/// One transfer that has ended. On top, so that an overflow is lost without a trace; it is counted
+/// apart.
 const ENDED: u64 = 1 << 40;
 const ENDED_BITS: u32 = 24;
 
@@ -46,8 +46,8 @@ struct Slot {
     start: AtomicU64,
     end: AtomicU64,
     handle: AtomicU64,
-    /// The moment at which it was filled, or the last transfer ended. What is in flight is in use anyway,
-    /// so that a hit need not say so.
+    /// The moment at which it was filled, or the last transfer ended. An area in flight is in use
+    /// anyway, so that a hit need not say so.
     used: AtomicU64,
 }
 
@@ -59,13 +59,13 @@ pub(super) struct Board {
     /// A granule's bytes, as a power of two.
     granule_shift: AtomicU32,
     granule_shift_min: u32,
-    /// Counts on with every miss, and, while one thread has it all, with every end.
+    /// Grows with every miss, and, while one thread has exclusive access, with every end.
     moment: AtomicU64,
-    /// How often a count of ended transfers has overflowed.
+    /// Times that a count of ended transfers has overflowed.
     overflows: AtomicU64,
 }
 
-/// A free slot's count of what ended since it was filled.
+/// A free slot's count of the transfers that ended since it was filled.
 pub(super) struct Ended(pub(super) u64);
 
 impl Board {
@@ -135,7 +135,8 @@ impl Board {
         last: u64,
     ) -> Option<Hold> {
         let slot = self.slots.get(at as usize)?;
-        // Pairs with the release in `fill`: who sees the state sees what it is the state of.
+        // Pairs with the release in `fill`: a thread that sees the state sees the slot's area and
+        // handle.
         let mut state = slot.state.load(Ordering::Acquire);
         loop {
             let from = slot.start.load(Ordering::Relaxed);
@@ -150,8 +151,8 @@ impl Board {
             } else if let Err(now) = slot.state.compare_exchange_weak(
                 state,
                 state + 1,
-                // Release: what was read above was read before the slot can be filled anew; pairs
-                // with the acquire in `claim` and `retire`.
+                // Release: the reads above come before the slot can be filled anew; pairs with the
+                // acquire in `claim` and `retire`.
                 Ordering::AcqRel,
                 Ordering::Acquire,
             ) {
@@ -166,12 +167,13 @@ impl Board {
         }
     }
 
-    /// Ends a hold. Whether it was the last of a retired slot, which its caller then has to free.
+    /// Ends a hold. Returns whether it was the last of a retired slot, which its caller then has to
+    /// free.
     #[inline(always)]
     pub(super) fn release<const ALONE: bool>(&self, hold: Hold) -> bool {
         let Some(slot) = self.slots.get(hold.slot as usize) else { return false };
         if slot.state.load(Ordering::Relaxed) & TRANSFERS == 0 {
-            // A hold of another cache; it must not count what is not there.
+            // A hold of another cache: its transfer must not be counted here.
             return false;
         }
         let moment = if ALONE { self.tick() } else { self.moment() };
@@ -182,7 +184,7 @@ impl Board {
             slot.state.store(state, Ordering::Relaxed);
             state
         } else {
-            // All that the transfer did is before whatever is done to the slot after it has ended.
+            // All that the transfer did comes before any change of the slot after it has ended.
             slot.state.fetch_add(change, Ordering::AcqRel).wrapping_add(change)
         };
         if state < ENDED {
@@ -191,7 +193,8 @@ impl Board {
         state & (LIVE | TRANSFERS) == 0
     }
 
-    /// Takes a live slot that no transfer uses out of reach of new ones. By who keeps the books.
+    /// Takes a live slot that no transfer uses out of reach of new ones. For the keeper of the
+    /// books.
     pub(super) fn claim(&self, at: u32) -> bool {
         let state = &self.slot(at).state;
         let idle = |state: u64| (state & (LIVE | TRANSFERS) == LIVE).then_some(state & !LIVE);
@@ -204,7 +207,7 @@ impl Board {
     }
 
     /// Takes a live slot out of reach of new transfers. Returns how many use it; if there are any,
-    /// the last of them to be released says so.
+    /// the [`release`](Board::release) of the last of them returns `true`.
     pub(super) fn retire(&self, at: u32) -> u64 {
         self.slot(at).state.fetch_and(!LIVE, Ordering::AcqRel) & TRANSFERS
     }
@@ -231,7 +234,7 @@ impl Board {
         Ended(ended)
     }
 
-    /// What a slot stands for, for who keeps the books.
+    /// The area and handle of a slot, for the keeper of the books.
     pub(super) fn area(&self, at: u32) -> (Area, Handle) {
         let slot = self.slot(at);
         let area = Area {
@@ -242,7 +245,7 @@ impl Board {
         (area, Handle(slot.handle.load(Ordering::Relaxed)))
     }
 
-    /// When it was last used.
+    /// The moment at which it was last used.
     pub(super) fn used(&self, at: u32) -> u64 {
         self.slot(at).used.load(Ordering::Relaxed)
     }
@@ -260,7 +263,7 @@ impl Board {
         self.moment.load(Ordering::Relaxed)
     }
 
-    /// Counts the moment on, by who keeps the books.
+    /// Advances the moment. For the keeper of the books.
     #[inline(always)]
     pub(super) fn tick(&self) -> u64 {
         let moment = self.moment() + 1;
@@ -268,7 +271,7 @@ impl Board {
         moment
     }
 
-    /// Notes in the table that an address is in this area. By who keeps the books.
+    /// Notes in the table that an address is in this area. For the keeper of the books.
     pub(super) fn note(&self, space: SpaceId, start: u64, at: u32) {
         let (key, first) = self.bucket(space, start);
         let found = key << 32 | u64::from(at);
@@ -276,7 +279,7 @@ impl Board {
         if places.iter().any(|place| place.load(Ordering::Relaxed) == found) {
             return;
         }
-        // One that hits nothing any more, or whichever the moment says.
+        // An entry that hits nothing any more, or the one that the moment selects.
         let is_stale = |place: &&AtomicU64| {
             let at = place.load(Ordering::Relaxed) as u32;
             let slot = self.slots.get(at as usize);

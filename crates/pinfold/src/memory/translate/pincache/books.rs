@@ -1,4 +1,4 @@
-//! The books of a pin-down cache: what a miss does. Whoever has them is the only one.
+//! The books of a pin-down cache: the work of a miss. One thread at a time has them.
 //!
 //! Accounting: `now` is the sum over all slots that are not free, live and retired alike. It is added
 //! to before the back end pins and taken from after it has unpinned, so that at no instant more is
@@ -30,7 +30,7 @@ pub(super) struct Books<P, E> {
     begun_by_pin: u64,
     /// Transfers that ended in slots that were filled anew since.
     ended: u64,
-    /// Of all that ended, those after which an area was unpinned at once.
+    /// Of all transfers that ended, those after which an area was unpinned at once.
     finished: u64,
 }
 
@@ -68,7 +68,7 @@ impl<P: Pinner, E: Evict> Books<P, E> {
         }
     }
 
-    /// Holds what the table did not find: an area that is there all the same, or a new one.
+    /// Holds an area that the table did not find: one that is there all the same, or a new one.
     pub(super) fn begin(
         &mut self,
         board: &Board,
@@ -110,8 +110,8 @@ impl<P: Pinner, E: Evict> Books<P, E> {
         }
         let union = self.union(board, asked);
         if union != asked {
-            // Merging is a favour to later requests: if there is no room for it, or if a neighbour's
-            // memory is gone, what was asked for may still be pinned.
+            // Merging is a favour to later requests: if there is no room for it, or if a
+            // neighbour's memory is gone, the area asked for may still be pinned.
             let offset = offset + (asked.start - union.start);
             let old = self.within(board, union);
             if let Ok(hold) = self.pin(board, union, old, offset, false) {
@@ -122,7 +122,7 @@ impl<P: Pinner, E: Evict> Books<P, E> {
         self.pin(board, asked, old, offset, true)
     }
 
-    /// Whether no live area overlaps or touches this one.
+    /// Returns whether no live area overlaps or touches this one.
     fn is_apart(&self, board: &Board, asked: Area) -> bool {
         let key = |start| (asked.space, start);
         let last = self.live.range(key(0)..=key(asked.end)).next_back();
@@ -146,7 +146,8 @@ impl<P: Pinner, E: Evict> Books<P, E> {
         (last < board.area(*at).0.end).then_some(*at)
     }
 
-    /// What is asked for with the areas that it overlaps or touches, as far as they may be merged.
+    /// The area asked for, with the areas that it overlaps or touches, as far as they may be
+    /// merged.
     fn union(&self, board: &Board, asked: Area) -> Area {
         let longest = asked.len().saturating_mul(u64::from(self.budget.merge_growth_max));
         let mut area = asked;
@@ -169,8 +170,8 @@ impl<P: Pinner, E: Evict> Books<P, E> {
         }
     }
 
-    /// Pins an area, and lets the `old` ones that it has within itself give way to it. Evicts for room, and,
-    /// if it may, also if the back end is short of something.
+    /// Pins an area, and lets the `old` ones that it has within itself give way to it. Evicts for
+    /// room, and, if it may, also if the back end is short of a resource.
     ///
     /// The new pin comes before the old ones go, so that memory that is in use is never unpinned for
     /// it. Only where there is no room for both, the old ones that are idle go first.
@@ -251,7 +252,8 @@ impl<P: Pinner, E: Evict> Books<P, E> {
         out.is_some()
     }
 
-    /// Evicts the idle area of these spaces that was least recently used. Whether there was one.
+    /// Evicts the idle area of these spaces that was least recently used. Returns whether there was
+    /// one.
     pub(super) fn evict_of(
         &mut self,
         board: &Board,
@@ -290,7 +292,7 @@ impl<P: Pinner, E: Evict> Books<P, E> {
     }
 
     /// Takes a live area out of reach of new transfers, and unpins it unless some still use it.
-    /// Whether some do.
+    /// Returns whether some do.
     fn retire(&mut self, board: &Board, at: u32) -> bool {
         let area = board.area(at).0;
         self.live.remove(&(area.space, area.start));

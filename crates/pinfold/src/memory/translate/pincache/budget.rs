@@ -1,8 +1,8 @@
-//! How much may be pinned, and how much is.
+//! The budget of pinned memory, and the counters.
 
 use thiserror::Error;
 
-/// How much a pin-down cache may have pinned at any instant, and when it merges.
+/// The limits of a pin-down cache's pins at any instant, and of its merges.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Budget {
     /// Bytes, in whole pages; each pin counts in full, also where two overlap.
@@ -12,10 +12,10 @@ pub struct Budget {
     pub entries_max: u32,
     /// Slots of the back end.
     pub slots_max: u32,
-    /// An area is merged with a request that it overlaps or touches if it is at most this many times
-    /// as long. A merge pins anew what was pinned, so without a limit a buffer that is sent piece
-    /// by piece would be pinned as a whole for each piece. 0: never; `u32::MAX`: always. Default 4,
-    /// which pins each byte of such a buffer three times.
+    /// An area is merged with a request that it overlaps or touches if it is at most this many
+    /// times as long. A merge pins anew the bytes that were pinned, so without a limit a buffer
+    /// that is sent piece by piece would be pinned as a whole for each piece. 0: never; `u32::MAX`:
+    /// always. Default 4, which pins each byte of such a buffer three times.
     pub merge_growth_max: u32,
 }
 
@@ -29,7 +29,7 @@ impl Budget {
     }
 }
 
-/// Why there can be no pin-down cache of a budget.
+/// The reason why there can be no pin-down cache of a budget.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum BudgetError {
     /// None, or too many.
@@ -40,7 +40,7 @@ pub enum BudgetError {
     PageBytes(u64),
 }
 
-/// How much is pinned.
+/// The amount of pinned memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Pinned {
     /// Bytes, in whole pages.
@@ -84,15 +84,15 @@ impl Pinned {
     }
 }
 
-/// What a pin-down cache has counted since it was made.
+/// The counters of a pin-down cache since it was made.
 ///
 /// Every request that was valid is a hit or a miss. Every pin is pinned still (`now.entries`), or
 /// was unpinned.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PinCounters {
-    /// Requests within what was pinned.
+    /// Requests within a pinned area.
     pub hits: u64,
-    /// Other requests, whatever their answer.
+    /// Other requests, with any answer.
     pub misses: u64,
     /// Pins.
     pub pins: u64,
@@ -100,7 +100,7 @@ pub struct PinCounters {
     pub unpins: u64,
     /// Pins that took the place of others.
     pub merges: u64,
-    /// The areas whose place they took.
+    /// The areas that they replaced.
     pub absorbed: u64,
     /// Areas that had to give way to others.
     pub evictions: u64,
@@ -112,10 +112,10 @@ pub struct PinCounters {
     pub busy: u64,
     /// Misses answered with `TooLarge`.
     pub too_large: u64,
-    /// Misses answered with what the back end said.
+    /// Misses answered with the back end's refusal.
     pub refused: u64,
-    /// How much is pinned.
+    /// The amount of pinned memory.
     pub now: Pinned,
-    /// How much was pinned at most, of each.
+    /// The most that was pinned, of each.
     pub most: Pinned,
 }

@@ -1,16 +1,16 @@
-//! Which area gives way when there is no room.
+//! The choice of the area that gives way when there is no room.
 
 use std::{cmp::Reverse, collections::BinaryHeap};
 
-/// What a policy can know of the areas, and how it takes one.
+/// The view of the areas that a policy has, and the way it takes one.
 pub trait Candidates {
-    /// When an area was last used: the moment at which its last transfer ended.
+    /// The moment at which an area was last used: at which its last transfer ended.
     fn used(&self, area: u32) -> u64;
 
-    /// The latest moment there is. What is in flight is as if it was used now.
+    /// The latest moment there is. An area in flight counts as used now.
     fn now(&self) -> u64;
 
-    /// Takes an area, if nothing is in flight there. `false`: something is.
+    /// Takes an area, if no transfer is in flight there. `false`: one is.
     fn claim(&mut self, area: u32) -> bool;
 }
 
@@ -29,8 +29,8 @@ pub trait Evict {
 /// Least recently used: the paper's (section 4), exactly.
 ///
 /// Uses are not told to it, so that a hit costs nothing here: its heap has moments that may be too
-/// old, and what comes to the top with one goes back with the true one. To choose takes a logarithm of
-/// the number of areas, spread over the uses since.
+/// old, and an area that comes to the top with one goes back with the true one. To choose takes a
+/// logarithm of the number of areas, spread over the uses since.
 #[derive(Debug, Default)]
 pub struct Lru {
     /// No later than the last use of each; also some of areas that were forgotten.
@@ -90,7 +90,7 @@ impl Evict for Lru {
                 self.push(area, used);
                 back += 1;
                 if back == BACK_MAX {
-                    // What is set aside stays so until the end.
+                    // Areas set aside stay so until the end.
                     self.renew(|area, _| areas.used(area));
                 }
             } else if in_flight.contains(&area) {
@@ -114,7 +114,7 @@ impl Evict for Lru {
 
 /// Second chance: a hand goes round, and takes the first area that was not used since it came by.
 ///
-/// It needs no heap, and what is used once in a while stays longer than with [`Lru`].
+/// It needs no heap, and an area used once in a while stays longer than with [`Lru`].
 #[derive(Debug, Default)]
 pub struct Clock {
     /// For each area the moment of its last use as the hand saw it.

@@ -1,22 +1,23 @@
-//! The pin-down cache of PM 1.2 (Tezuka, O'Carroll, Hori, Ishikawa, section 4): what a transfer has
-//! pinned stays pinned when it ends, until something else needs the room.
+//! The pin-down cache of PM 1.2 (Tezuka, O'Carroll, Hori, Ishikawa, section 4): memory that a
+//! transfer has pinned stays pinned when it ends, until other memory needs the room.
 //!
-//! Plain policy, no I/O: it pins by a [`Pinner`]. Of it there are two forms, which differ in how
-//! hits are counted and in nothing else: [`PinCache`] for one thread, and [`SharedPinCache`], whose
-//! hits take no lock.
+//! Plain policy, no I/O: it pins by a [`Pinner`]. Of it there are two forms, which differ only in
+//! the counting of hits: [`PinCache`] for one thread, and [`SharedPinCache`] for many, with hits
+//! that take no lock.
 //!
 //! Beyond the paper:
-//! - Any bytes can be asked for; what is within a pinned area is a hit.
+//! - Any bytes can be asked for; a request within a pinned area is a hit.
 //! - A request that overlaps or touches areas is pinned as one with them, if they are not much
-//!   longer than it ([`Budget::merge_growth_max`]). It is the union that is pinned, not what is
-//!   missing of it, since a transfer wants one handle for all its bytes.
+//!   longer than it ([`Budget::merge_growth_max`]). The whole union is pinned, not only the missing
+//!   part, since a transfer wants one handle for all its bytes.
 //! - Areas with transfers in flight are never unpinned. If nothing else is left the answer is
 //!   [`NoPin::Busy`]: wait for a transfer to end, or go another way.
 //!
 //! Invariants:
 //! - Never is more pinned than the [`Budget`] has of bytes, areas and slots.
 //! - No live area has all bytes of another one.
-//! - What is invalidated is never hit again; it is unpinned at once, or when its last transfer ends.
+//! - An invalidated area is never hit again; it is unpinned at once, or when its last transfer
+//!   ends.
 //!
 //! A cache knows no rights. A back end that pins for reading alone needs a cache of its own, or a
 //! [`SpaceId`] of its own for that.
@@ -49,16 +50,16 @@ pub use self::{
 use self::{area::last_of, board::Board, books::Books};
 use super::SpaceId;
 
-/// Why there is no pinned area for a request.
+/// The reason why there is no pinned area for a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum NoPin {
-    /// What is in flight leaves no room. Later there will be.
+    /// Transfers in flight leave no room. Later there will be some.
     #[error("transfers in flight leave no room to pin more")]
     Busy,
     /// It is longer than the whole budget. Go another way.
     #[error("the area is larger than all that may be pinned")]
     TooLarge,
-    /// The back end says so, and nothing can be evicted that could change that.
+    /// The back end refuses, and no area can be evicted that could change that.
     #[error("the area was not pinned: {0}")]
     Refused(Refused),
     /// No bytes, or bytes beyond the end of the space.
@@ -77,20 +78,20 @@ pub struct Hold {
 }
 
 impl Hold {
-    /// What the back end has given for the area.
+    /// The handle that the back end has given for the area.
     #[inline]
     pub fn handle(&self) -> Handle {
         self.handle
     }
 
-    /// How far behind the beginning of the area the request begins, in bytes.
+    /// The offset of the request from the beginning of the area, bytes.
     #[inline]
     pub fn offset(&self) -> u64 {
         self.offset
     }
 }
 
-/// What an invalidation found.
+/// The areas that an invalidation found.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Invalidated {
     /// Areas that were unpinned.
@@ -118,14 +119,14 @@ fn parts<P: Pinner, E: Evict>(
 
 /// Areas that stay pinned, for one thread at a time.
 ///
-/// Dropping it drops the back end, and with it what it has pinned.
+/// Dropping it drops the back end, and with it all pins.
 pub struct PinCache<P, E = Lru> {
     board: Board,
     books: Books<P, E>,
 }
 
 impl<P: Pinner> PinCache<P> {
-    /// An empty one that evicts what was least recently used.
+    /// An empty cache that evicts the least recently used area.
     ///
     /// # Errors
     /// The budget is impossible.
@@ -135,7 +136,7 @@ impl<P: Pinner> PinCache<P> {
 }
 
 impl<P: Pinner, E: Evict> PinCache<P, E> {
-    /// An empty one that evicts by this policy.
+    /// An empty cache that evicts by this policy.
     ///
     /// # Errors
     /// The budget is impossible.
@@ -180,19 +181,19 @@ impl<P: Pinner, E: Evict> PinCache<P, E> {
         self.books.invalidate(&self.board, space, 0, u64::MAX)
     }
 
-    /// Unpins the least recently used area of these spaces, whatever the policy, if any is idle.
-    /// Whether one was: for those who have a limit of their own for some spaces. Looks at all their
-    /// areas.
+    /// Unpins the least recently used area of these spaces, under any policy, if one is idle.
+    /// Returns whether one was. For an owner that has a limit of its own for some spaces. Looks at
+    /// all their areas.
     pub fn evict_of(&mut self, spaces: impl IntoIterator<Item = SpaceId>) -> bool {
         self.books.evict_of(&self.board, spaces)
     }
 
-    /// What it may have pinned.
+    /// The budget of pinned memory.
     pub fn budget(&self) -> &Budget {
         self.books.budget()
     }
 
-    /// What it has counted. Looks at every slot.
+    /// The counters. Looks at every slot.
     pub fn counters(&self) -> PinCounters {
         self.books.counters(&self.board)
     }
@@ -202,7 +203,7 @@ impl<P: Pinner, E: Evict> PinCache<P, E> {
         &self.books.pinner
     }
 
-    /// The same, to tell it something. What is pinned stays so, at the same handles.
+    /// The back end, mutable. Pinned areas have to stay so, at the same handles.
     pub fn pinner_mut(&mut self) -> &mut P {
         &mut self.books.pinner
     }

@@ -1,5 +1,5 @@
-//! What hits on one thread and the books on another do to one slot, in all orders (loom), or many
-//! times on real threads.
+//! Tests of one slot, with hits on one thread and the books on another, in all orders (loom), or
+//! many times on real threads.
 
 use std::sync::Arc;
 
@@ -29,7 +29,7 @@ fn check(model: impl Fn() + Send + Sync + 'static) {
 
 struct Shared {
     board: Board,
-    /// For each pin by its handle, whether it stands.
+    /// For each handle, whether its pin stands.
     stands: [AtomicU64; 2],
     freed: AtomicU64,
 }

@@ -1,14 +1,15 @@
-//! What pins: the back end of a pin-down cache.
+//! The pinner: the back end of a pin-down cache.
 
 use thiserror::Error;
 
 use super::Area;
 
-/// What a back end has given for an area: the number of a slot, an address, whatever it needs.
+/// The handle that a back end has given for an area: the number of a slot, an address, or any other
+/// value it needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Handle(pub u64);
 
-/// Why a back end did not pin.
+/// The reason why a back end did not pin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum Refused {
@@ -24,10 +25,11 @@ pub enum Refused {
     /// The memory may not be used so.
     #[error("the memory may not be pinned")]
     Denied,
-    /// It could be pinned for a transfer, but not be kept; why, by a number of the back end's own.
+    /// The memory could be pinned for a transfer, but not be kept; the reason, by a number of the
+    /// back end's own.
     #[error("the area cannot stay pinned (reason {0})")]
     NotKept(u8),
-    /// There is nothing here that pins.
+    /// There are no means of pinning here.
     #[error("there is nothing here that pins")]
     Absent,
     /// This process is a child of the one that made the back end.
@@ -39,16 +41,16 @@ pub enum Refused {
 }
 
 impl Refused {
-    /// Whether it may work when something else was unpinned.
+    /// Returns whether pinning may succeed once other memory was unpinned.
     pub const fn is_shortage(self) -> bool {
         matches!(self, Refused::NoMemory | Refused::NoSlots)
     }
 }
 
-/// What pinning costs, for whoever chooses between it and other ways. In nanoseconds.
+/// The cost of pinning, for a choice between it and other ways. In nanoseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PinCost {
-    /// To pin, whatever the length.
+    /// To pin, at any length.
     pub pin_ns: u32,
     /// To pin, for each page.
     pub pin_page_ns: u32,
@@ -56,29 +58,30 @@ pub struct PinCost {
     pub unpin_ns: u32,
 }
 
-/// Pins areas of memory, by whatever means.
+/// Pins areas of memory, by any means.
 ///
 /// The cache asks for whole pages, and never for more at a time than its budget has.
 pub trait Pinner {
     /// Bytes of its pages: a power of two, always the same.
     fn page_bytes(&self) -> u64;
 
-    /// Pins an area. What is pinned already, in parts or as a whole, may be pinned once more.
+    /// Pins an area. Memory that is pinned already, in parts or as a whole, may be pinned once
+    /// more.
     ///
     /// # Errors
     /// It was not pinned, and nothing has changed.
     fn pin(&mut self, area: Area) -> Result<Handle, Refused>;
 
-    /// Unpins what [`Pinner::pin`] has pinned.
+    /// Unpins an area that [`Pinner::pin`] has pinned.
     fn unpin(&mut self, handle: Handle, area: Area);
 
-    /// How many of its slots an area takes: at least 1, always the same for an area, and no fewer
-    /// for a longer one.
+    /// The number of slots that an area takes: at least 1, always the same for an area, and no
+    /// fewer for a longer one.
     fn slots(&self, _area: Area) -> u32 {
         1
     }
 
-    /// What it costs.
+    /// The cost of pinning.
     fn cost(&self) -> PinCost {
         PinCost::default()
     }

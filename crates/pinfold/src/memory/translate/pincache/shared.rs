@@ -15,7 +15,7 @@ use crate::memory::translate::SpaceId;
 /// A hit takes no lock: one locked instruction to begin and one to end, on a cache line of the area's
 /// own. A miss takes the lock for as long as the back end pins and unpins; other misses wait.
 ///
-/// What was least recently used is known as of the last miss: the order of hits between two misses
+/// The least recently used area is known as of the last miss: the order of hits between two misses
 /// is not.
 pub struct SharedPinCache<P, E = Lru> {
     board: Board,
@@ -23,7 +23,7 @@ pub struct SharedPinCache<P, E = Lru> {
 }
 
 impl<P: Pinner> SharedPinCache<P> {
-    /// An empty one that evicts what was least recently used.
+    /// An empty cache that evicts the least recently used area.
     ///
     /// # Errors
     /// The budget is impossible.
@@ -33,7 +33,7 @@ impl<P: Pinner> SharedPinCache<P> {
 }
 
 impl<P: Pinner, E: Evict> SharedPinCache<P, E> {
-    /// An empty one that evicts by this policy.
+    /// An empty cache that evicts by this policy.
     ///
     /// # Errors
     /// The budget is impossible.
@@ -56,21 +56,21 @@ impl<P: Pinner, E: Evict> SharedPinCache<P, E> {
         }
     }
 
-    /// Holds the area that has these bytes if one that is pinned is found without a lock: for those
-    /// who must not wait. `None` says nothing about whether one is pinned.
+    /// Holds the area that has these bytes if one that is pinned is found without a lock: for
+    /// callers that must not wait. `None` does not mean that none is pinned.
     #[inline]
     pub fn begin_pinned(&self, space: SpaceId, start: u64, len: u64) -> Option<Hold> {
         self.board.find::<false>(space, start, last_of(start, len)?)
     }
 
-    /// As [`begin_pinned`](SharedPinCache::begin_pinned), for who has the cache to itself: without a locked
-    /// instruction, which is half of what a hit costs.
+    /// As [`begin_pinned`](SharedPinCache::begin_pinned), for an owner with exclusive access:
+    /// without a locked instruction, which is half of the cost of a hit.
     #[inline]
     pub fn begin_pinned_mut(&mut self, space: SpaceId, start: u64, len: u64) -> Option<Hold> {
         self.board.find::<true>(space, start, last_of(start, len)?)
     }
 
-    /// As [`end`](SharedPinCache::end), for who has the cache to itself.
+    /// As [`end`](SharedPinCache::end), for an owner with exclusive access.
     #[inline]
     pub fn end_mut(&mut self, hold: Hold) {
         let at = hold.slot;
@@ -90,7 +90,7 @@ impl<P: Pinner, E: Evict> SharedPinCache<P, E> {
     }
 
     /// As [`PinCache::invalidate`](super::PinCache::invalidate). A `begin` that starts after it has
-    /// returned does not hit what it took back.
+    /// returned does not hit an area that it took back.
     pub fn invalidate(&self, space: SpaceId, start: u64, len: u64) -> Invalidated {
         let Some(more) = len.checked_sub(1) else { return Invalidated::default() };
         self.books.lock().invalidate(&self.board, space, start, start.saturating_add(more))
@@ -101,17 +101,17 @@ impl<P: Pinner, E: Evict> SharedPinCache<P, E> {
         self.books.lock().invalidate(&self.board, space, 0, u64::MAX)
     }
 
-    /// What it has counted. Looks at every slot; exact if nobody is at work meanwhile.
+    /// The counters. Looks at every slot; exact if no other thread uses the cache meanwhile.
     pub fn counters(&self) -> PinCounters {
         self.books.lock().counters(&self.board)
     }
 
-    /// What it may have pinned.
+    /// The budget of pinned memory.
     pub fn budget(&self) -> Budget {
         *self.books.lock().budget()
     }
 
-    /// What pinning costs, by the back end.
+    /// The cost of pinning, by the back end.
     pub fn cost(&self) -> PinCost {
         self.books.lock().pinner.cost()
     }

@@ -32,7 +32,7 @@ fn touch<E: Evict>(cache: &mut PinCache<Fake, E>, page: u64, pages: u64) -> Resu
     Ok(())
 }
 
-/// What is pinned, in pages.
+/// The pinned areas, in pages.
 fn pinned<E: Evict>(cache: &PinCache<Fake, E>) -> Vec<(u64, u64)> {
     let mut areas: Vec<_> = cache.pinner().pinned.values().collect();
     areas.sort_unstable();
@@ -168,7 +168,7 @@ fn what_is_in_flight_is_never_evicted() {
     let one = cache.begin(HERE, 0, 4 * PAGE).unwrap();
     let two = cache.begin(HERE, 20 * PAGE, 4 * PAGE).unwrap();
     touch(&mut cache, 40, 2).unwrap();
-    // Too much for what is idle: nothing goes.
+    // Too much for the idle areas: nothing goes.
     assert_eq!(touch(&mut cache, 60, 3), Err(NoPin::Busy));
     assert_eq!(pinned(&cache), [(0, 4), (20, 24), (40, 42)]);
     assert_eq!((cache.counters().busy, cache.counters().evictions), (1, 0));
@@ -188,7 +188,7 @@ fn what_is_merged_in_flight_stays_until_its_transfers_end() {
     let old = cache.begin(HERE, 0, 2 * PAGE).unwrap();
     let new = cache.begin(HERE, PAGE, 3 * PAGE).unwrap();
     assert_eq!(pinned(&cache), [(0, 2), (0, 4)]);
-    // What is asked for now is in the new one.
+    // The area asked for now is in the new one.
     let next = cache.begin(HERE, 0, PAGE).unwrap();
     assert_eq!(next.handle(), new.handle());
     cache.end(old);
@@ -232,7 +232,7 @@ fn a_neighbour_whose_memory_is_gone_does_not_hinder() {
     cache.pinner().hole.set((0, PAGE));
     touch(&mut cache, 2, 2).unwrap();
     assert_eq!(pinned(&cache), [(0, 2), (2, 4)]);
-    // What is asked for itself does.
+    // The area asked for itself does.
     let before = cache.counters();
     assert_eq!(
         cache.begin(HERE, PAGE - 1, 2 * PAGE).map(|_| ()),
@@ -280,7 +280,7 @@ fn what_is_invalidated_is_unpinned_or_waits() {
     cache.end(hold);
     assert_eq!(pinned(&cache), [(0, 2), (20, 21), (30, 32)]);
     assert_eq!(cache.invalidate(HERE, 0, 0), Invalidated::default());
-    // Neither what ends where it begins, nor what begins where it ends.
+    // Neither the area that ends where it begins, nor the one that begins where it ends.
     assert_eq!(cache.invalidate(HERE, 2 * PAGE, 18 * PAGE), Invalidated::default());
     assert_eq!(cache.invalidate(THERE, 0, u64::MAX), Invalidated::default());
     assert_eq!(cache.close(HERE), Invalidated { unpinned: 2, in_use: 1 });
@@ -318,7 +318,7 @@ fn of_some_spaces_the_idle_area_that_was_used_first_goes() {
     assert!(cache.evict_of([THERE]) && !cache.evict_of([THERE]));
     assert_eq!((pinned(&cache), counters(&cache)), (vec![(0, 1), (0, 1)], (2, 2)));
     cache.end(first);
-    // The policy knows of it: what is left is chosen in order.
+    // The policy knows of it: the remaining areas are chosen in order.
     assert!(cache.evict_of([HERE, THERE]));
     assert_eq!(cache.pinner().pinned.values().map(|area| area.space).collect::<Vec<_>>(), [THERE]);
     assert_eq!(touch(&mut cache, 20, 10), Ok(()));

@@ -1,4 +1,4 @@
-//! What a TLB answers and hands back.
+//! The answers of a TLB, and the entries it hands back.
 
 use super::entry::EntryId;
 use crate::memory::translate::{Rights, SpaceId};
@@ -6,20 +6,20 @@ use crate::memory::translate::{Rights, SpaceId};
 /// The answer to a look-up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lookup<X> {
-    /// There is a translation that allows what was asked for.
+    /// There is a translation that allows the rights asked for.
     Hit(X),
     /// There is none.
     Miss,
-    /// There is one, which allows only this.
+    /// There is a translation, which allows only these rights.
     Denied(Rights),
 }
 
 /// An entry that is no longer in the TLB.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Gone<T> {
-    /// Whose page it was.
+    /// The space of the page.
     pub space: SpaceId,
-    /// Where the page begins.
+    /// The address at which the page begins.
     pub address: u64,
     /// Its translation.
     pub value: T,

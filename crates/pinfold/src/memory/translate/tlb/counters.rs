@@ -1,6 +1,6 @@
-//! What a TLB has counted.
+//! The counters of a TLB.
 
-/// What a TLB has counted since it was made.
+/// The counters of a TLB since it was made.
 ///
 /// Every look-up is one hit, one denial or one miss: [`TlbCounters::look_ups`] is their sum.
 /// Every entry that was put in is in the TLB, or went by an eviction, a replacement or an
@@ -17,7 +17,7 @@ pub struct TlbCounters {
     pub misses_compulsory: u64,
     /// Misses of pages that were: they had to give way, or were invalidated.
     pub misses_other: u64,
-    /// Misses of which nobody knows, because the history is full.
+    /// Misses of unknown kind, because the history is full.
     pub misses_unclassified: u64,
     /// Translations put in.
     pub insertions: u64,
@@ -27,7 +27,7 @@ pub struct TlbCounters {
     pub replacements: u64,
     /// Entries that were invalidated, those in flight among them.
     pub invalidations: u64,
-    /// How long the victim list was at most.
+    /// The greatest length of the victim list.
     pub victims_max: usize,
 }
 

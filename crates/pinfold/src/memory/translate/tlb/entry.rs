@@ -15,7 +15,7 @@ pub(super) struct Entry<T> {
     tag: u64,
     pub(super) value: T,
     pub(super) id: EntryId,
-    /// In flight; a number that cannot be counted on from stays, and the entry with it.
+    /// Transfers in flight; a number at its maximum stays there, and the entry with it.
     transfers: u32,
 }
 
@@ -32,7 +32,7 @@ impl<T: Copy> Entry<T> {
         Entry { space, tag: page << Rights::BITS | rights.bits(), value, id, transfers: 0 }
     }
 
-    /// No entry. It has a value because it has to have one.
+    /// No entry. Its value is only a filler.
     pub(super) fn vacant(value: T) -> Entry<T> {
         Entry { space: SpaceId(0), tag: VACANT, value, id: 0, transfers: 0 }
     }
@@ -41,13 +41,13 @@ impl<T: Copy> Entry<T> {
         self.tag != VACANT
     }
 
-    /// Whether it is the entry of this page.
+    /// Returns whether this is the entry of this page.
     #[inline(always)]
     pub(super) fn is(&self, space: SpaceId, page: u64) -> bool {
         self.tag >> Rights::BITS == page && self.space == space
     }
 
-    /// Whether it is an entry of one of these pages.
+    /// Returns whether this is an entry of one of these pages.
     pub(super) fn is_within(&self, space: SpaceId, first: u64, last: u64) -> bool {
         self.is_there() && self.space == space && (first..=last).contains(&self.page())
     }
@@ -72,7 +72,7 @@ impl<T: Copy> Entry<T> {
         self.transfers = self.transfers.saturating_add(1);
     }
 
-    /// Whether it is idle now.
+    /// Ends a transfer. Returns whether the entry is idle now.
     pub(super) fn release(&mut self) -> bool {
         if self.transfers != u32::MAX {
             self.transfers = self.transfers.saturating_sub(1);

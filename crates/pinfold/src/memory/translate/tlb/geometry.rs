@@ -15,9 +15,9 @@ pub struct Geometry {
     /// Bytes of a page: a power of two, [`Geometry::PAGE_BYTES_MIN`] to
     /// [`Geometry::PAGE_BYTES_MAX`]. Default 4,096.
     pub page_bytes: u64,
-    /// For how many groups of 64 pages it is remembered which were ever asked for, which is what
-    /// tells a compulsory miss from others. Each takes about 50 bytes, from when it is first asked
-    /// for. Default 65,536: 16 GiB of pages of 4 KiB. Misses beyond count as unclassified.
+    /// The number of groups of 64 pages in the history of pages ever asked for, which tells a
+    /// compulsory miss from others. Each takes about 50 bytes, from when it is first asked for.
+    /// Default 65,536: 16 GiB of pages of 4 KiB. Misses beyond count as unclassified.
     pub history_groups_max: usize,
 }
 
@@ -27,7 +27,7 @@ impl Default for Geometry {
     }
 }
 
-/// Why there can be no TLB of a shape.
+/// The reason why there can be no TLB of a shape.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum GeometryError {
     /// Not a power of two, or too many.
@@ -59,7 +59,7 @@ impl Geometry {
     /// Bytes of a page at most.
     pub const PAGE_BYTES_MAX: u64 = 1 << 40;
 
-    /// Says what is wrong with it, if anything is.
+    /// Checks that a TLB can have this shape.
     pub fn check(&self) -> Result<(), GeometryError> {
         if !self.sets.is_power_of_two() || self.sets > Geometry::SETS_MAX {
             return Err(GeometryError::Sets(self.sets));

@@ -1,4 +1,4 @@
-//! Which pages were ever asked for: exact as far as it goes, and of bounded memory.
+//! The pages that were ever asked for: exact as far as it goes, and of bounded memory.
 //!
 //! A bit for each page, in words of 64 neighbours, in a tree: it is looked at on misses only, which
 //! cost microseconds anyway, and no choice of pages makes it slower than its logarithm.
@@ -7,12 +7,12 @@ use std::collections::BTreeMap;
 
 use crate::memory::translate::SpaceId;
 
-/// What is known of a page.
+/// The knowledge of a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Known {
-    /// It is asked for the first time.
+    /// The page is asked for the first time.
     First,
-    /// It was before.
+    /// It was asked for before.
     Again,
     /// Nothing: there is no room to remember it.
     Nothing,

@@ -1,10 +1,10 @@
-//! The TLB of U-Net/MM (Welsh, Basu, von Eicken, sections 4.1 and 5.1): translations of pages, in two
-//! levels. The first is direct-mapped, or a few entries a set; what has to give way there goes to a
-//! *victim list*, first in, first out, in which every page can be.
+//! The TLB of U-Net/MM (Welsh, Basu, von Eicken, sections 4.1 and 5.1): translations of pages, in
+//! two levels. The first is direct-mapped, or a few entries a set; an entry that has to give way
+//! there goes to a *victim list*, first in, first out, in which every page can be.
 //!
-//! Plain state, no I/O: it does not translate, it remembers. Whoever misses translates by other
-//! means and [`insert`](Tlb::insert)s the result; whatever leaves is handed back as [`Gone`], since
-//! its owner keeps the page pinned as long as the TLB has it.
+//! Plain state, no I/O: it does not translate, it remembers. A caller that misses translates by
+//! other means and [`insert`](Tlb::insert)s the result; an entry that leaves is handed back as
+//! [`Gone`], since its owner keeps the page pinned as long as the TLB has it.
 //!
 //! Invariants:
 //! - There is at most one live entry for a page of a space.
@@ -54,7 +54,7 @@ pub struct Tlb<T> {
     counters: TlbCounters,
 }
 
-/// Where an entry is.
+/// The place of an entry.
 #[derive(Clone, Copy)]
 enum Place {
     First(usize),
@@ -87,7 +87,7 @@ impl<T: Copy> Tlb<T> {
         &self.geometry
     }
 
-    /// What it has counted.
+    /// The counters.
     pub fn counters(&self) -> &TlbCounters {
         &self.counters
     }
@@ -152,8 +152,8 @@ impl<T: Copy> Tlb<T> {
     }
 
     /// Puts in the translation of the page at an address, in place of any that there is. Returns
-    /// what left for it and is not in flight: an entry that was evicted, or the old one of the same
-    /// page. An old one in flight comes back by its last [`Tlb::end`].
+    /// the entry that left for it and is not in flight: one that was evicted, or the old one of the
+    /// same page. An old one in flight comes back by its last [`Tlb::end`].
     #[must_use = "what is gone may have to be unpinned"]
     pub fn insert(
         &mut self,
@@ -237,8 +237,8 @@ impl<T: Copy> Tlb<T> {
         }
     }
 
-    /// Where the entry of a page is that allows `needed`, counted as a look-up. It is in the first
-    /// level then, unless the victim list is longer than it should be.
+    /// The place of the entry of a page that allows `needed`, counted as a look-up. The entry is in
+    /// the first level then, unless the victim list is longer than it should be.
     #[inline]
     fn find(&mut self, space: SpaceId, page: u64, needed: Rights) -> Lookup<Place> {
         let first = self.set_of(space, page) * self.geometry.ways;
@@ -274,7 +274,8 @@ impl<T: Copy> Tlb<T> {
         }
         self.counters.hits_victim += 1;
         if self.victims.len() > self.geometry.victims {
-            // What would leave the set for it could be idle, and there is no room for that.
+            // The entry that would leave the set for it could be idle, and there is no room for
+            // that.
             return Lookup::Hit(Place::Victim(at));
         }
         let Some(entry) = self.victims.remove(at) else { return Lookup::Miss };
@@ -292,7 +293,7 @@ impl<T: Copy> Tlb<T> {
         (page.wrapping_add(row) as usize) & (self.geometry.sets - 1)
     }
 
-    /// Where the live entry of a page is; not counted.
+    /// The place of the live entry of a page; not counted.
     fn place(&self, space: SpaceId, page: u64) -> Option<Place> {
         let first = self.set_of(space, page) * self.geometry.ways;
         let set = self.sets.get(first..first + self.geometry.ways).unwrap_or(&[]);

@@ -313,7 +313,7 @@ fn a_space_that_closes_leaves_nothing_but_what_is_in_flight() {
 fn a_history_that_is_full_says_so() {
     let geometry = Geometry { history_groups_max: 2, ..Geometry::default() };
     let mut tlb = Tlb::<u32>::new(geometry).unwrap();
-    // Two groups of 64 pages fit; what they hold stays exact.
+    // Two groups of 64 pages fit; their history stays exact.
     for page in [0, 63, 64, 127, 128, 0, 128, 64] {
         assert!(!hits(&mut tlb, page));
     }

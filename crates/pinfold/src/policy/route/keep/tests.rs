@@ -13,7 +13,7 @@ const COSTS: CostModel = CostModel {
     mapped: Line { base_ns: 300.0, ns_per_byte: 0.05 },
 };
 
-/// Decides with a measurement that gives [`COSTS`]; whether it was made.
+/// Decides with a measurement that gives [`COSTS`]; returns also whether it was made.
 fn run(wish: Wish, file: Option<&Path>, now_s: u64) -> (CostModel, bool) {
     let measured = Cell::new(false);
     let costs = decide(wish, file, now_s, || {
@@ -69,7 +69,7 @@ fn what_cannot_be_believed_is_measured_anew() {
         assert_ne!(text, good);
         fs::write(&file, &text).unwrap();
         assert_eq!(run(Wish::Usual, Some(&file), NOW), (COSTS, true), "{text:.80}");
-        // And it was replaced.
+        // The file was replaced.
         assert_eq!(run(Wish::Usual, Some(&file), NOW), (COSTS, false), "{text:.80}");
     }
     fs::write(&file, [0xff, 0xfe, 0]).unwrap();
@@ -105,7 +105,7 @@ fn half_a_measurement_is_not_kept() {
     let half = || Measured { costs: COSTS, complete: false };
     assert_eq!(decide(Wish::Usual, Some(&file), NOW, half).costs, COSTS);
     assert!(!file.exists());
-    // Nor is it remembered for good.
+    // A failure is not remembered for good either.
     let (known, meanwhile) = (OnceLock::new(), OnceLock::new());
     assert_eq!(known_or(&known, &meanwhile, half), &COSTS);
     let other = CostModel { cma: COSTS.eager, ..COSTS };

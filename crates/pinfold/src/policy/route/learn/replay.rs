@@ -1,10 +1,10 @@
-//! The learner beside recorded costs: what a pair would have taken that chooses, and what the best
-//! path took.
+//! The learner beside recorded costs: the time of a pair that chooses, compared with the time of
+//! the best path.
 //!
 //! The traces come from `cargo bench -p pinfold --bench paths`, on two processors of a virtual
-//! machine. A line is one turn: what a hop took, then for each path what a message took (time ÷
-//! messages), and what the learner was told of the first messages. The learner is told the latter
-//! and pays the former.
+//! machine. A line is one turn: the time of a hop, then for each path the time of a message (time ÷
+//! messages), and the time of the first messages as it was reported to the learner. The learner is
+//! told the latter and pays the former.
 
 use super::*;
 
@@ -12,14 +12,14 @@ use super::*;
 const BATCH: usize = 4;
 /// A trace is replayed so many times in a row.
 const ROUNDS: usize = 3;
-/// By then the best path is found.
+/// Turns after which the best path is found.
 const FOUND: usize = 100;
-/// What a pair that chooses may take, of what the best path takes.
+/// The most time that a pair that chooses may take, over the time of the best path.
 const BOUND: f64 = 1.05;
 /// The same where the model to begin with is wrong by a factor of 2.
 const BOUND_MISLED: f64 = 1.08;
 
-/// What one path took in a turn, ns.
+/// The time of one path in a turn, ns.
 #[derive(Clone, Debug)]
 struct Cost {
     path: Path,
@@ -84,14 +84,14 @@ impl Trace {
         self.turns.iter().cycle().take(ROUNDS * self.turns.len()).skip(from)
     }
 
-    /// What messages took by each path on average, ns, from turn `from` on.
+    /// The average time of messages by each path, ns, from turn `from` on.
     fn means(&self, from: usize) -> Vec<(Path, f64)> {
         let count = self.turns(from).count() as f64;
         let mean = |at: usize| self.turns(from).map(|turn| turn[at].took).sum::<f64>() / count;
         self.turns[0].iter().enumerate().map(|(at, cost)| (cost.path, mean(at))).collect()
     }
 
-    /// What messages take on average where `learner` chooses, ns, from turn `from` on.
+    /// The average time of messages where `learner` chooses, ns, from turn `from` on.
     fn replay(&self, learner: &mut Learner, from: usize) -> f64 {
         let mut sum = 0.0;
         for (number, turn) in self.turns(0).enumerate() {
@@ -124,8 +124,8 @@ fn models() -> Vec<CostModel> {
     models
 }
 
-/// Assumption: the path that the learner is told the least of is the one by which users wait least,
-/// or about as good. Medians of what it is told say that of means of what users take.
+/// Assumption: the path with the least reported time is the one by which users wait least, or about
+/// as good. Medians of the reported times stand for means of the times that users wait.
 #[test]
 fn what_is_told_puts_paths_in_the_order_of_what_users_take() {
     for (name, trace) in all() {
@@ -151,7 +151,7 @@ fn the_best_path_is_found_in_a_hundred_messages() {
         let best = means.iter().map(|(_, mean)| *mean).fold(f64::MAX, f64::min);
         for model in models() {
             let took = trace.replay(&mut Learner::new(&model), from);
-            // What is tried most is what the model took to be best.
+            // The path tried most is the one that the model took to be best.
             let bound = if model == CostModel::DEFAULT { BOUND } else { BOUND_MISLED };
             assert!(took <= bound * best, "{name}: {took} by choice, {means:?}, from {model:?}");
         }
@@ -178,8 +178,8 @@ fn a_change_of_the_machine_is_followed() {
     }
 }
 
-/// A receiver's stall that was told of many messages, as an average would be, drives the sender
-/// away from the best path: the learner cannot make up for what it is told.
+/// If the stall of a receiver were reported for many messages, as an average would be, it would
+/// drive the sender away from the best path: the learner cannot make up for wrong reports.
 #[test]
 fn an_average_over_messages_would_miss_the_bound() {
     let (_, trace) = all().into_iter().find(|(name, _)| *name == "stream-heap-64k").unwrap();

@@ -26,7 +26,7 @@ impl Machine {
         (self.state >> 33) as f64 / (1u64 << 31) as f64
     }
 
-    /// What a transfer takes: up to a tenth more or less, and every 37th a hundred times as long.
+    /// The time of a transfer: up to a tenth more or less, and every 37th a hundred times as long.
     fn transfer(&mut self, path: Path, len: u64) -> u64 {
         let factor = match path {
             Path::Cma => self.cma,
@@ -39,7 +39,7 @@ impl Machine {
         (CostModel::DEFAULT.predict(path, len) * factor * noise * stall) as u64
     }
 
-    /// `n` transfers of `len` bytes; how many went over cma, and how they explored.
+    /// Makes `n` transfers of `len` bytes. Returns how many went over cma, and their tries.
     fn run(&mut self, learner: &mut Learner, len: u64, n: usize) -> (usize, Tries) {
         let (mut cma, mut tries) = (0, Tries::default());
         for _ in 0..n {
@@ -71,8 +71,8 @@ impl Tries {
         self.changes += usize::from(before.is_some_and(|before| before != used));
     }
 
-    /// One in so many turns, and a few at first, for each path, and after each change: after 6 and
-    /// 24 turns. Each is of some transfers.
+    /// The most tries: one in so many turns, and a few at first, for each path, and after each
+    /// change: after 6 and 24 turns. Each is of some transfers.
     fn most(&self) -> usize {
         let tries = self.transfers / EXPLORE_TURNS as usize + 3 * (LONG.len() - 1 + self.changes);
         tries * TRY_TURNS as usize
@@ -111,7 +111,7 @@ fn a_path_that_cannot_pay_is_not_weighed() {
     };
     assert_eq!(Learner::new(&cheap).from(Path::Cma), 1024);
 
-    // Slow calls move the first class up; that they turned out fast moves it down again.
+    // Slow calls move the first class up; fast times observed later move it down again.
     let slow = CostModel {
         cma: crate::policy::route::Line { base_ns: 20_000.0, ns_per_byte: 0.075 },
         ..CostModel::DEFAULT
@@ -159,17 +159,17 @@ fn one_interruption_changes_nothing() {
 fn the_choice_follows_the_machine() {
     let len = 64 << 10;
     let mut learner = learner();
-    // Eager is really twice as fast as the model has it: found out by exploring.
+    // Eager is really twice as fast as in the model; exploring finds that out.
     let mut machine = Machine::new(0.5, 1.0, 7);
     machine.run(&mut learner, len, 400);
     let (cma, _) = machine.run(&mut learner, len, 1000);
     assert!(cma <= 40, "{cma}");
-    // The cores move apart: what is in use is seen to be slow at once.
+    // The cores move apart: the path in use is seen to be slow at once.
     machine.eager = 4.0;
     machine.run(&mut learner, len, 12);
     let (cma, _) = machine.run(&mut learner, len, 1000);
     assert!(cma >= 960, "{cma}");
-    // And back: that takes exploring again.
+    // The cores move back: finding that takes exploring again.
     machine.eager = 0.5;
     machine.run(&mut learner, len, 1500);
     let (cma, _) = machine.run(&mut learner, len, 1000);
@@ -265,7 +265,7 @@ proptest! {
         state in any::<u64>(),
     ) {
         let len = 1 << log;
-        // What each would take by its factor alone, from the same start.
+        // The time of each path by its factor alone, from the same start.
         let base = CostModel::DEFAULT.predict(Path::Eager, len);
         let mut machine = Machine::new(factors[0], 1.0, state);
         machine.cma = factors[1] * base / CostModel::DEFAULT.predict(Path::Cma, len);

@@ -4,7 +4,7 @@ use proptest::{array, collection::vec, option, prelude::*, sample::select};
 
 use super::*;
 
-/// Times as they may be measured, and as they may not.
+/// Valid times and invalid ones.
 fn ns() -> impl Strategy<Value = f64> {
     prop_oneof![
         8 => 1.0..1e5,
@@ -51,13 +51,13 @@ proptest! {
                     prop_assert!(modes.predict(other, &it).is_none_or(|it| it >= cost), "{other:?}");
                 }
             }
-            // Nothing is known of any way.
+            // No cost is known.
             None => {
                 prop_assert_eq!(picked, SendMode::Plain);
                 prop_assert!(SendMode::ALL.iter().all(|mode| modes.predict(*mode, &it).is_none()));
             }
         }
-        // Who may less has no cheaper way.
+        // A message in memory of fewer rights has no cheaper way.
         let most = Outgoing { memory: SendMemory::Placed, ..it };
         let cost = |it: &Outgoing| modes.predict(modes.pick(it), it).unwrap_or(f64::INFINITY);
         prop_assert!(cost(&most) <= cost(&it));

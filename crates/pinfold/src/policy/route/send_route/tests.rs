@@ -10,7 +10,7 @@ fn long(memory: SendMemory) -> Outgoing {
 
 const ANY: SendMemory = SendMemory::Unregistered;
 
-/// Sends so many messages over a route that copies: which of them were trials.
+/// Sends so many messages over a route that copies. Returns the numbers of those that were trials.
 fn trials(route: &mut SendRoute, messages: u64) -> Vec<u64> {
     (0..messages)
         .filter(|_| match route.choose(&long(ANY)) {
@@ -28,7 +28,7 @@ fn trials(route: &mut SendRoute, messages: u64) -> Vec<u64> {
 fn a_route_that_copies_is_tried_ever_more_seldom() {
     let mut route = SendRoute::new(None);
     assert_eq!(trials(&mut route, 1000), [16, 81, 210, 467, 980]);
-    // And at last once in so many.
+    // And at last one trial in so many.
     trials(&mut route, 1 << 18);
     let later = trials(&mut route, 10 * (REST_MAX + 1));
     assert_eq!(later.len(), 10);
@@ -39,7 +39,7 @@ fn a_route_that_does_not_is_used() {
     let mut route = SendRoute::new(None);
     trials(&mut route, 100);
     while route.choose(&long(ANY)) == SendMode::Plain {}
-    // As long as nobody knows, the others are copied.
+    // As long as the trial has no result, the other messages are copied.
     assert!((0..100).all(|_| route.choose(&long(ANY)) == SendMode::Plain));
     assert!(!route.wants_cache());
     route.landed(false);
@@ -50,7 +50,7 @@ fn a_route_that_does_not_is_used() {
     assert_eq!(route.choose(&long(SendMemory::Placed)), SendMode::Aligned);
     let short = Outgoing { bytes: 16 << 10, ..long(ANY) };
     assert_eq!(route.choose(&short), SendMode::Plain);
-    // It rests from the beginning when it copies again.
+    // The route rests from the beginning when it copies again.
     route.landed(true);
     assert_eq!(trials(&mut route, 200), [64, 193]);
 }
@@ -88,7 +88,7 @@ fn who_insists_gets_what_the_memory_allows() {
 }
 
 proptest! {
-    /// Whatever is observed, what comes of it is possible, and a route that copies costs little.
+    /// For all observations, the mode chosen is possible, and a route that copies costs little.
     #[test]
     fn trials_are_few(steps in prop::collection::vec((0..4u8, 0..5usize, any::<u64>()), 0..400)) {
         let mut route = SendRoute::new(None);

@@ -105,12 +105,12 @@ fn nothing_overtakes_what_is_still_coming() {
         assert_eq!(next(&mut queues), Some((1, token)));
         queues.done(peer(1), 0);
     }
-    // In vain: it is left out.
+    // The receive fails: the message is left out.
     queues.push(peer(1), item(0, What::Coming(key(3))));
     queues.push(peer(1), whole(1));
     queues.landed(peer(1), key(3), 0, None);
     assert_eq!(next(&mut queues), Some((1, 1)));
-    // Unless it holds credit, which it then has to give back in its turn.
+    // A message that holds credit stays, to give it back in its turn.
     queues.push(peer(2), Item { cost: 128, ..item(2, What::Coming(key(3))) });
     queues.landed(peer(2), key(3), 0, None);
     assert!(matches!(queues.next(), Some((_, Item { what: What::Lost, cost: 128, .. }))));

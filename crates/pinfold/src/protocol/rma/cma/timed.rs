@@ -1,4 +1,4 @@
-//! How long a copy by the kernel waited for memory, beyond what it took.
+//! `timed`: how long a copy by the kernel waited for memory, beyond the time it took.
 
 use std::cell::Cell;
 
@@ -6,15 +6,16 @@ use pinfold_sys::cpu::{clock, scheduled::Scheduled};
 
 use super::trust::WAITED_NS;
 
-/// How old what is known of a thread may be, ns: to ask takes 20 µs.
+/// Largest age of a thread's cached scheduling times, ns: asking for them takes 20 µs.
 const KNOWN_NS: u64 = 10_000_000;
 
 thread_local! {
-    /// What was known of this thread, and when.
+    /// The scheduling times of this thread, and when they were read.
     static KNOWN: Cell<Option<(u64, Scheduled)>> = const { Cell::new(None) };
 }
 
-/// Copies, and says how long that waited, ns; 0 if not for long. 30 ns more than the copy.
+/// Runs `copy` and returns how long it waited, ns; 0 if not for long. Costs 30 ns more than the
+/// copy.
 pub(super) fn timed<T>(copy: impl FnOnce() -> T) -> (T, u64) {
     let begun = clock::ticks();
     let known =
@@ -52,7 +53,7 @@ mod tests {
         };
         assert_eq!(timed(|| 7), (7, 0));
         assert_eq!(timed(|| spin(Duration::from_millis(40))).1, 0);
-        // A machine that does not count tells nothing, and one with other work at times.
+        // A machine that does not count sleep times shows nothing, nor at times does a busy one.
         let told = || timed(|| thread::sleep(Duration::from_millis(100))).1;
         let counts = Scheduled::own().slept.is_some();
         assert!(!counts || (0..20).any(|_| told() > WAITED_NS));

@@ -1,46 +1,47 @@
-//! How far memory of a peer is relied on to be where it was.
+//! `Trust`: how far memory of a peer is relied on to be present still.
 //!
-//! A copy by the kernel waits for pages that are missing, so a look comes first, and what was there
-//! a moment ago is taken to be there still. A peer whose memory comes and goes is looked at each
-//! time, and one that has had a copy wait is not copied from or to any more.
+//! A copy by the kernel waits for pages that are missing, so a look comes first, and memory that
+//! was present a moment ago is taken to be present still. A peer whose memory comes and goes is
+//! looked at each time, and a peer that has had a copy wait is not copied from or to any more.
 
 use pinfold_sys::mem::presence::Touch;
 
-/// How long memory of a peer that was there is taken to be there still, ns. To ask takes 3 µs, and
-/// programs send from the same buffers again and again.
+/// Time for which memory of a peer that was present is taken to be present still, ns. Asking takes
+/// 3 µs, and programs send from the same buffers again and again.
 const SEEN_NS: u64 = 1_000_000;
-/// Whoever is looked at each time is so for that many looks, and twice as many each time again.
+/// A peer that is looked at each time is so for this many looks, and for twice as many each further
+/// time.
 const LOOKS: u32 = 64;
-/// So often may memory that is read go, each time within [`MISSED_NS`] of the last.
+/// Number of times that memory which is read may go, each within [`MISSED_NS`] of the last.
 const MISSED_MAX: u32 = 8;
 const MISSED_NS: u64 = 10_000_000_000;
-/// A copy that waited for so long did so by no accident, ns; one that waited for less may have.
+/// A copy that waited for this long did so by no accident, ns; one that waited for less may have.
 const FROZEN_NS: u64 = 100_000_000;
-/// A copy that waited for less did not wait, ns.
+/// A copy that waited for less than this counts as one that did not wait, ns.
 pub(super) const WAITED_NS: u64 = 20_000_000;
-/// So many may have waited, for less than [`FROZEN_NS`].
+/// Number of copies that may have waited, each for less than [`FROZEN_NS`].
 const WAITED_MAX: u32 = 1;
 
-/// What is known of a peer's memory.
+/// Results of looks at a peer's memory, and the number of copies that have waited for it.
 #[derive(Debug, Default)]
 pub(super) struct Trust {
-    /// That it is read, and that it is written.
+    /// The looks at memory that is read, and at memory that is written.
     of: [TcpPollSet; 2],
     waited: u32,
 }
 
-/// What looks at memory that is touched in one way have found.
+/// Results of the looks at memory that is touched in one way.
 #[derive(Debug, Default)]
 struct TcpPollSet {
     found: [Option<Sight>; 4],
     next: usize,
-    /// Looks until an answer is taken to hold for a while again.
+    /// Number of looks until an answer is taken to hold for a while again.
     wary: u32,
     missed: u32,
     last_missed_ns: u64,
 }
 
-/// Memory that was there when it was looked at.
+/// Memory that was present when it was looked at.
 #[derive(Debug)]
 struct Sight {
     at: u64,
@@ -59,7 +60,7 @@ impl Trust {
         &mut self.of[usize::from(touch == Touch::Write)]
     }
 
-    /// Whether so much memory is taken to be there, without a look.
+    /// Returns whether these `len` bytes are taken to be present, without a look.
     pub(super) fn relies_on(&mut self, at: u64, len: u64, touch: Touch, now_ns: u64) -> bool {
         let looks = self.of(touch);
         let is_fresh = |seen: &Sight| {
@@ -68,7 +69,7 @@ impl Trust {
         looks.wary == 0 && looks.found.iter().flatten().any(is_fresh)
     }
 
-    /// A look has found this there.
+    /// Notes that a look has found this memory present.
     pub(super) fn found(&mut self, at: u64, len: u64, touch: Touch, now_ns: u64) {
         let looks = self.of(touch);
         let same = |seen: &Option<Sight>| seen.as_ref().is_none_or(|seen| seen.at == at);
@@ -78,9 +79,9 @@ impl Trust {
         looks.wary = looks.wary.saturating_sub(1);
     }
 
-    /// A look has not. Whether that was once too often: memory that is sent has been written just
-    /// before, so it is there; memory of receives is often new at an address where other memory
-    /// was.
+    /// Notes that a look has not found this memory. Returns whether that was once too often: memory
+    /// that is sent has been written just before, so it is present; memory of receives is often new
+    /// at an address where other memory was.
     pub(super) fn missed(&mut self, at: u64, len: u64, touch: Touch, now_ns: u64) -> bool {
         let looks = self.of(touch);
         let mut was_there = false;
@@ -103,7 +104,7 @@ impl Trust {
         touch == Touch::Read && looks.missed >= MISSED_MAX
     }
 
-    /// A copy has waited. Whether that was for too long.
+    /// Notes that a copy has waited. Returns whether it waited for too long.
     pub(super) fn waited(&mut self, waited_ns: u64) -> bool {
         if waited_ns < WAITED_NS {
             return false;
@@ -134,7 +135,7 @@ mod tests {
         ] {
             assert!(!trust.relies_on(at, len, touch, now_ns), "{at} {len} {touch:?} {now_ns}");
         }
-        // More than are kept: the oldest go.
+        // These are more than are kept: the oldest go.
         (1..=5).for_each(|n| trust.found(100 * n, 100, Read, 2000));
         assert!(!trust.relies_on(8, 100, Read, 2000) && trust.relies_on(400, 100, Read, 2000));
         trust.found(400, 50, Read, 3000);
@@ -144,7 +145,7 @@ mod tests {
     #[test]
     fn memory_that_goes_is_looked_at_for_a_while() {
         let mut trust = Trust::default();
-        // What was never there has not gone.
+        // Memory that was never present has not gone.
         for _ in 0..100 {
             assert!(!trust.missed(0, 100, Read, 0));
         }
@@ -156,7 +157,7 @@ mod tests {
             trust.found(0, 100, Read, 0);
         }
         assert!(trust.relies_on(0, 100, Read, 0));
-        // What is next to it is other memory, and so is what is written.
+        // Memory next to it is other memory, and so is memory that is written.
         assert!(!trust.missed(100, 100, Read, 0) && !trust.missed(0, 100, Write, 0));
         assert!(trust.relies_on(0, 100, Read, 0));
     }

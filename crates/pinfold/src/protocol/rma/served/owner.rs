@@ -1,9 +1,9 @@
 #![allow(unsafe_code)]
 //! The owner of a region does what its peers ask for over connections.
 //!
-//! **Invariant.** The owner touches a region's memory under the engine's lock, and only while the region stands:
-//! whoever has removed it may be sure that nothing is written there any more. What is read and still on its way
-//! keeps the memory alive ([`Act::Served`]).
+//! **Invariant.** The owner touches a region's memory under the engine's lock, and only while the
+//! region stands: once a region is removed, nothing is written there any more. Bytes that are read
+//! and still in flight keep the memory alive ([`Act::Served`]).
 
 use std::{slice, sync::Arc};
 
@@ -30,15 +30,15 @@ use crate::{
     },
 };
 
-/// Reads of one peer that may be on their way. One that is read has ended for the peer before it has for the
-/// owner, who may have to wait for the kernel to let go of the memory; these are bounded, too.
+/// Reads in flight that one peer may have. A read ends for the peer before it ends for the owner,
+/// which may have to wait until the kernel has finished with the memory; these are bounded, too.
 const SERVED_MAX: usize = 128;
 
 /// A write of a peer's that is coming in.
 pub(crate) struct Landing {
     region: u64,
     offset: u64,
-    /// Why it is not written.
+    /// `Ok`, or the reason why it is not written.
     verdict: Result<(), NotUsed>,
 }
 
@@ -50,14 +50,15 @@ pub(crate) struct Landed {
 }
 
 impl Landed {
-    /// Copies bytes to its beginning, by words: others may be at them.
+    /// Copies bytes to its beginning, by words: other threads and peers may use them at the same
+    /// time.
     pub(crate) fn put(&self, bytes: &[u8]) {
         self.memory.write(self.at, bytes);
     }
 }
 
 impl Core {
-    /// A peer asks for an operation on a region.
+    /// Begins an operation on a region that a peer asks for.
     pub(crate) fn serve_for(
         &mut self,
         peer: &mut Peer,
@@ -82,8 +83,8 @@ impl Core {
                 let size = change.word.size();
                 let memory = regions.usable(&claim, offset, size, true);
                 memory.and_then(|memory| match offset.is_multiple_of(size) {
-                    // SAFETY: a word of the region, at a multiple of its size: the region is at one of 64.
-                    // It is reached atomically only.
+                    // SAFETY: a word of the region, at a multiple of its size: the region is at one
+                    // of 64. It is reached atomically only.
                     true => Ok(Used::Was(unsafe {
                         atomics::by_number(memory.as_ptr().add(offset as usize), change)
                     })),
@@ -130,7 +131,7 @@ impl Core {
         self.answer_by(peer, header, &used.body()[..words]);
     }
 
-    /// Sends what a peer reads, in its turn.
+    /// Sends the bytes that a peer reads, in its turn.
     fn serve(&mut self, peer: &mut Peer, served: Served, len: usize) -> Result<(), Violation> {
         let Served::Answer { offset, memory, .. } = &served else { return Ok(()) };
         if !self.regions.serve(peer.id, SERVED_MAX) {
@@ -148,7 +149,7 @@ impl Core {
         self.pump(peer)
     }
 
-    /// Copies bytes `at..` of what a peer reads to a piece of the lane.
+    /// Copies the bytes from `at` on of a peer's read to a piece of the lane.
     pub(crate) fn fill_served(
         peer: &mut Peer,
         served: &Served,
@@ -157,13 +158,14 @@ impl Core {
     ) -> Result<bool, Violation> {
         let Served::Answer { offset, memory, .. } = served else { return Ok(false) };
         let to = peer.tx.place(piece)?;
-        // SAFETY: a range that was lent, of a lane whose both ends are in this process: nobody else reaches it.
+        // SAFETY: a range that was lent, of a lane whose both ends are in this process: no other
+        // thread reaches it.
         let to = unsafe { slice::from_raw_parts_mut(to, piece.len as usize) };
         memory.read(offset + at as usize, to);
         Ok(true)
     }
 
-    /// Makes ready for what a peer writes.
+    /// Prepares for the bytes that a peer writes.
     fn await_bytes(
         &mut self,
         peer: &mut Peer,
@@ -174,7 +176,7 @@ impl Core {
         if len == 0 || len > i64::MAX as u64 {
             return Err(Violation("it writes nothing, or more than memory has"));
         }
-        // They come one after the other.
+        // The writes of one peer come one after the other.
         let one_by_one = !peer.inbound.iter().any(|stream| matches!(stream.sink, Sink::Write(_)));
         if !one_by_one || peer.inbound_at(number).is_some() {
             return Err(Violation("it began a write within another"));
@@ -183,7 +185,7 @@ impl Core {
         Ok(())
     }
 
-    /// The memory that a write goes to, if it still does.
+    /// The memory that a write goes to, if the region still stands.
     fn landing<'a>(&'a self, landing: &mut Landing) -> Option<&'a Arc<SharedBuf>> {
         landing.verdict.ok()?;
         let memory = self.regions.memory(landing.region);
@@ -193,7 +195,7 @@ impl Core {
         memory
     }
 
-    /// Where in a region byte `got` of a write goes, and those after it.
+    /// The part of a region from byte `got` of a write on.
     pub(crate) fn landing_part(
         &self,
         landing: &mut Landing,
@@ -207,7 +209,7 @@ impl Core {
         Some(Landed { part, memory: Arc::clone(memory), at })
     }
 
-    /// Puts a piece of a write to its place. How many bytes of it went anywhere.
+    /// Copies a piece of a write to its place. Returns how many of its bytes were written.
     pub(crate) fn land_piece(
         &self,
         peer: &Peer,
@@ -217,14 +219,14 @@ impl Core {
     ) -> Result<u64, Violation> {
         let from = peer.rx.place(piece)?;
         let Some(memory) = self.landing(landing) else { return Ok(0) };
-        // SAFETY: a piece that has come, of a lane whose both ends are in this process: nobody writes it before
-        // it is given back.
+        // SAFETY: a piece that has come, of a lane whose both ends are in this process: it is not
+        // written before it is given back.
         let from = unsafe { slice::from_raw_parts(from, piece.len as usize) };
         memory.write((landing.offset + got) as usize, from);
         Ok(piece.len.into())
     }
 
-    /// All bytes of a write have come.
+    /// Ends a write, all of whose bytes have come.
     pub(crate) fn landed(
         &mut self,
         peer: &mut Peer,
@@ -234,7 +236,7 @@ impl Core {
     ) {
         self.status.copied_user.add(came.copied - came.cma);
         self.status.copied_kernel.add(came.cma);
-        // It may have been revoked since the last of them.
+        // The region may have been revoked since the last of them.
         self.landing(&mut landing);
         let used = landing.verdict.map_or_else(Used::Refused, |()| Used::Written);
         self.say_used(peer, number, used);

@@ -42,7 +42,7 @@ fn directories_are_made_with_their_modes() {
         let dir = Directory::make(&path, uid(), kind, Origin::Ours).unwrap();
         assert_eq!(mode(&path), wanted);
         assert_eq!(dir.name(), path.display().to_string());
-        // Again, with what is there; a mode that is too narrow is widened for an open one.
+        // The directory is made again; a mode that is too narrow is widened for an open one.
         set_mode(&path, 0o700);
         Directory::make(&path, uid(), kind, Origin::Ours).unwrap();
         assert_eq!(mode(&path), wanted);
@@ -89,12 +89,12 @@ fn unsafe_directories_are_refused_with_the_cure() {
     );
 }
 
-/// Whether no command is in there that would change what is there.
+/// Returns whether `advice` contains no command that would change the directory.
 fn changes_nothing(advice: &str) -> bool {
     !["chmod", "chown", "rm ", "rmdir", "mv ", "run:"].iter().any(|word| advice.contains(word))
 }
 
-/// Whatever `$PINFOLD_DIR` names may be of use to others.
+/// A directory that `$PINFOLD_DIR` names may be of use to others.
 #[test]
 fn what_was_given_is_never_to_be_changed() {
     let base = tempfile::tempdir().unwrap();
@@ -117,7 +117,8 @@ fn what_was_given_is_never_to_be_changed() {
     std::fs::write(&file, "").unwrap();
     let none = why(Directory::make(&file, uid(), Kind::Private, Origin::Given));
     assert!(none.contains("set PINFOLD_DIR") && changes_nothing(&none), "{none}");
-    // A wider one that does no harm stays as it is, and one that is missing is made.
+    // A directory with a wider mode that does no harm stays as it is, and one that is missing is
+    // made.
     let wide = base.path().join("wide");
     std::fs::create_dir(&wide).unwrap();
     set_mode(&wide, 0o755);

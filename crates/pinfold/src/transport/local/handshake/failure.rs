@@ -1,4 +1,4 @@
-//! How a greeting fails, in words for both sides.
+//! Failures of a greeting, in words for both sides.
 
 use std::io;
 
@@ -16,12 +16,12 @@ impl Handshake {
     /// Tells the peer why it is refused, and passes `error` on. The socket closes with `self`.
     pub(super) fn refuse(&self, why: Refuse, error: Error) -> Error {
         tracing::debug!(peer = %self.peer(), %error, "refused");
-        // If it does not get there, the peer sees the socket close.
+        // If the refusal does not get there, the peer sees the socket close.
         let _ = self.send(&hello::encode_refuse(&why), &[]);
         error
     }
 
-    /// Tells whoever called of a system call that failed here, and passes the error on.
+    /// Tells a connecting peer of a system call that failed here, and passes the error on.
     pub(super) fn told(&self, error: Error) -> Error {
         match &error {
             Error::Os { .. } if self.address.is_none() => self.refuse(exhausted(&error), error),
@@ -29,13 +29,13 @@ impl Handshake {
         }
     }
 
-    /// Why the listening side has closed, if it said so before.
+    /// The listening side's reason for closing, if it sent one before.
     pub(super) fn last_word(&self) -> Option<Error> {
         let last = self.receive(0).ok().flatten()?;
         hello::decode_refusal(last.bytes()).map(|why| self.refused(why))
     }
 
-    /// The listening side refused us.
+    /// The error for a refusal from the listening side.
     pub(super) fn refused(&self, why: Refuse) -> Error {
         match why {
             Refuse::NotAdmitted { owner, user, users, groups } => Error::NotAllowed {
@@ -54,7 +54,7 @@ impl Handshake {
                 remedy: "raise peers_max there, or disconnect a peer",
             },
             Refuse::Exhausted { call, errno } => {
-                // An older listener does not say which.
+                // An older listener does not say which call failed.
                 let call = if call.is_empty() { "a system call" } else { call };
                 let source = io::Error::from_raw_os_error(errno);
                 Error::os(call, format!("{ELSEWHERE}{}", self.peer()), source)
@@ -86,7 +86,7 @@ impl Handshake {
         Error::PeerGone { peer: self.peer(), how: Gone::Misbehaved(how) }
     }
 
-    /// The peer, for messages.
+    /// The peer's name, for messages.
     pub(super) fn peer(&self) -> String {
         match &self.address {
             Some(address) => address.to_string(),
@@ -95,7 +95,7 @@ impl Handshake {
     }
 }
 
-/// What the peer is told of a system call that failed here.
+/// The refusal that tells the peer of a system call that failed here.
 pub(in super::super) fn exhausted(error: &Error) -> Refuse {
     match error {
         Error::Os { call, source, .. } => Refuse::Exhausted {

@@ -1,4 +1,4 @@
-//! How a greeting begins: by connecting, or by being connected to.
+//! The beginning of a greeting, on the connecting and on the accepting side.
 
 use std::{mem, os::fd::AsFd};
 
@@ -25,9 +25,9 @@ impl Handshake {
     /// Connects to `address` and says hello. The whole greeting has `patience_ns`.
     ///
     /// # Errors
-    /// [`Error::NameGone`] if nobody listens there; [`Error::NotAllowed`] if a directory is not
-    /// safe, the socket is not for this user, or another user serves it;
-    /// [`Error::BadAddress`] if there is no such user; [`Error::Os`].
+    /// [`Error::NameGone`] if no endpoint listens there; [`Error::NotAllowed`] if a directory is
+    /// not safe, the socket is not for this user, or another user serves it; [`Error::BadAddress`]
+    /// if there is no such user; [`Error::Os`].
     pub(crate) fn connect(
         address: &Address,
         us: &Us,
@@ -66,7 +66,8 @@ impl Handshake {
                 Err(error) => {
                     trouble.get_or_insert(error);
                 }
-                // Only a child that its dead owner has forked still has it, and answers nobody.
+                // Only a child that its dead owner has forked still has the socket, and answers no
+                // caller.
                 Ok(true) if seqpacket::is_orphaned(&socket) => socket = fresh()?,
                 Ok(connected) => {
                     let owner = candidate.owner;
@@ -75,7 +76,7 @@ impl Handshake {
                         us: us.clone(),
                         grant,
                         socket: Some(socket),
-                        // Until the kernel says more.
+                        // This holds until the kernel says more.
                         who: Credentials { pid: 0, uid: owner, gid: u32::MAX },
                         pidfd: None,
                         presence: None,
@@ -96,8 +97,8 @@ impl Handshake {
         Err(trouble.unwrap_or(Error::NameGone { name }))
     }
 
-    /// Takes up a connection that came in. The peer has 10 s for its part; one that is not
-    /// admitted is turned away by the first step, which is due at once.
+    /// Begins the greeting of an accepted connection. The peer has 10 s for its part; one that is
+    /// not admitted is turned away by the first step, which is due at once.
     #[allow(clippy::too_many_arguments)]
     pub(crate) fn accepted(
         socket: Socket,
@@ -151,7 +152,7 @@ impl Handshake {
         Ok(Moved::Waiting)
     }
 
-    /// Connecting: finds out who listens, and introduces us.
+    /// Connecting: checks the listening process, and introduces this side.
     pub(super) fn say_hello(&mut self, owner: u32) -> Result<()> {
         self.who = seqpacket::peer_credentials(self.fd())
             .map_err(|error| Error::os("getsockopt", self.peer(), error))?;
@@ -167,7 +168,7 @@ impl Handshake {
         }
         self.pidfd = seqpacket::peer_pidfd(self.fd()).ok();
         match self.send(&hello::encode_hello(&self.introduction()), &[]) {
-            // It closed between our connecting and now, perhaps with a word of why.
+            // The listener closed between our connecting and now, perhaps after it sent a reason.
             Err(Error::PeerGone { peer, .. }) => {
                 return Err(self.last_word().unwrap_or(Error::NameGone { name: peer }));
             }
@@ -179,7 +180,7 @@ impl Handshake {
     }
 }
 
-/// Whether whoever connected may, and what it will be told if not.
+/// Checks whether the connecting process may connect. An error comes with the refusal for it.
 fn admit(
     socket: &Socket,
     who: &Credentials,

@@ -1,4 +1,4 @@
-//! What a greeting comes to.
+//! `Established`: the outcome of a greeting.
 
 use std::os::fd::{AsFd, OwnedFd};
 
@@ -17,7 +17,7 @@ use crate::{
     wire::hello::{Limits, Verdict},
 };
 
-/// Which side of a pair this is; it decides who uses which half of the segment.
+/// This side's role in a pair; it decides which side uses which half of the segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Side {
     Accepting,
@@ -33,22 +33,22 @@ pub(crate) struct Established {
     pub socket: Socket,
     /// Readable once the peer's process has exited.
     pub pidfd: OwnedFd,
-    /// What can be asked whether memory of the peer is there, where the kernel reaches it.
+    /// Tells whether memory of the peer is present, where the kernel reaches it.
     pub presence: Option<Presence>,
     /// The peer's process as this one sees it; 0 in another process-id namespace.
     pub pid: u32,
     pub uid: u32,
     pub label: String,
     pub endpoint_id: [u8; 16],
-    /// Where this side connected to; `None` on the accepting side.
+    /// The address this side connected to; `None` on the accepting side.
     pub address: Option<Address>,
-    /// The paths that neither side has switched off. Whether `cma` works is said below.
+    /// The paths that neither side has switched off. Whether `cma` works is in the fields below.
     pub paths: PathSet,
-    /// Those that this side has not.
+    /// The paths that this side has not switched off.
     pub our_paths: PathSet,
-    /// Whether the peer takes part in global memory barriers.
+    /// True if the peer takes part in global memory barriers.
     pub barrier_global: bool,
-    /// What the peer allows us.
+    /// Limits that the peer grants to this side.
     pub granted: Limits,
     pub we_read: Result<(), Refusal>,
     pub we_write: Result<(), Refusal>,
@@ -68,7 +68,7 @@ impl Handshake {
         } else {
             Ok(())
         };
-        // What the peer calls switched off here, it has switched off itself.
+        // A path that the peer reports as switched off by us was switched off by the peer itself.
         let by_peer = |said: Result<(), Refusal>| match said {
             Err(Refusal::SwitchedOff) => Err(Refusal::SwitchedOffByPeer),
             said => said,
@@ -76,7 +76,7 @@ impl Handshake {
         let not_said =
             Verdict { read: Err(Refusal::SwitchedOff), write: Err(Refusal::SwitchedOff) };
         let mut theirs = theirs.unwrap_or(not_said);
-        // Whoever accepts has tried before it could know what this side does.
+        // The accepting side has tried before it could know this side's result.
         if side == Side::Connecting
             && theirs.reaches()
             && !on_ours.reaches()
@@ -121,8 +121,8 @@ impl Handshake {
         Ok(Moved::Done(established))
     }
 
-    /// The kernel's pidfd if it gave one; else the one that was passed, if it names the process
-    /// the kernel named; else one for that process id.
+    /// The kernel's pidfd if it gave one; else the one that was passed, if it names the same
+    /// process as the kernel; else one for that process id.
     fn settle_pidfd(&mut self, passed: Option<OwnedFd>) -> Result<OwnedFd> {
         if let Some(pidfd) = self.pidfd.take() {
             return Ok(pidfd);

@@ -14,7 +14,7 @@ use rustix::io::Errno;
 use super::Handshake;
 use crate::{Error, Result, wire::hello};
 
-/// What came in one packet.
+/// One packet as received.
 pub(super) struct Packet {
     bytes: [u8; hello::MESSAGE_MAX],
     len: usize,
@@ -32,7 +32,8 @@ impl Handshake {
     pub(super) fn receive(&self, fds_max: usize) -> Result<Option<Packet>> {
         let mut bytes = [0; hello::MESSAGE_MAX];
         let mut take = || seqpacket::recv(self.fd(), &mut bytes, fds_max);
-        // A peer that closed before it read all we sent resets; what it said before still comes.
+        // A peer that closed before it read all we sent resets; messages that it sent before still
+        // come.
         let got = match take() {
             Err(error) if is(&error, Errno::CONNRESET) => take(),
             got => got,

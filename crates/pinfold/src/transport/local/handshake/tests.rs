@@ -72,14 +72,14 @@ impl Scene {
         self.listener.accept().unwrap().unwrap()
     }
 
-    /// A client, and the raw other end for a test to play a bad server on.
+    /// A client, and the raw other end, on which a test plays a bad server.
     fn bad_server(&self) -> (Handshake, Socket) {
         let client = self.connect(PathSet::all()).unwrap();
         (client, self.accept().0)
     }
 }
 
-/// A greeted pair, by turns.
+/// A greeted pair, whose sides were stepped in turns.
 fn pair(client_paths: PathSet, server_paths: PathSet) -> (Box<Established>, Box<Established>) {
     let scene = Scene::new(&Access::same_user());
     let mut client = scene.connect(client_paths).unwrap();
@@ -119,8 +119,8 @@ fn sample() -> (Target, Introduction) {
     (target, introduction)
 }
 
-/// Steps until it is over. Another test that starts a process holds copies of all descriptors
-/// for a moment, so what was closed here is not always closed at once.
+/// Steps until the greeting is over. Another test that starts a process holds copies of all
+/// descriptors for a moment, so a descriptor that was closed here is not always closed at once.
 fn finish(greeting: &mut Handshake, now_ns: u64) -> Result<Box<Established>> {
     loop {
         if let Some(established) = greeting.step(now_ns)? {
@@ -187,7 +187,7 @@ fn paths_that_are_off_are_not_tried() {
     assert_eq!(server.peer_writes, Err(Refusal::SwitchedOff));
 }
 
-/// Nor is anything of the other side's written where it is that side which has them off.
+/// The other side's memory is not written either if it is that side which has the path off.
 #[test]
 fn memory_is_left_alone_where_either_side_has_the_kernels_path_off() {
     let without = PathSet::all().without(Path::Cma);
@@ -316,7 +316,7 @@ fn silence_runs_into_the_deadline() {
     misbehaved(silent.step(PATIENCE_NS), "in time");
     let (_raw, mut silent) = raw();
     misbehaved(silent.step(PATIENCE_NS), "in time");
-    // What is there at the deadline still counts.
+    // A message that is there at the deadline still counts.
     let (raw, mut slow) = raw();
     seqpacket::send(&raw, &hello::encode_hello(&sample().1), &[]).unwrap();
     misbehaved(slow.step(PATIENCE_NS), "in time");

@@ -1,4 +1,4 @@
-//! Whose a name is: the lock of a directory, and what of it is free.
+//! Ownership of names: the lock of a directory, and the names that are free in it.
 
 use std::{
     os::fd::{AsFd, BorrowedFd, OwnedFd},
@@ -26,7 +26,7 @@ pub(super) struct Lock {
 }
 
 impl Lock {
-    /// Takes it, at once or within `patience`.
+    /// Takes the lock, at once or within `patience`.
     pub(super) fn take(directory: &Directory, patience: Duration) -> Result<Lock> {
         let os =
             |call, errno: Errno| Error::os(call, format!("{}/{LOCK}", directory.name()), errno);
@@ -68,7 +68,7 @@ impl AsFd for Lock {
 
 impl Drop for Lock {
     fn drop(&mut self) {
-        // Closing would do, were it not for copies of the descriptor in children that were forked
+        // Closing would do, but for copies of the descriptor in children that were forked
         // meanwhile.
         let _ = fs::flock(&self.file, FlockOperation::Unlock);
     }
@@ -79,8 +79,8 @@ pub(super) fn identity(directory: &Directory, file: &str) -> Result<(u64, u64), 
     Ok((stat.st_dev, stat.st_ino))
 }
 
-/// Whether no endpoint has the name, here (whatever lies there after a sweep is in the way) or
-/// in another directory that this user's names are looked for in.
+/// Returns whether no endpoint has the name, here (any file left there after a sweep is in the way)
+/// or in another directory that this user's names are searched for in.
 pub(super) fn is_free(places: &Places, directory: &Directory, address: &Address) -> Result<bool> {
     match identity(directory, address.name()) {
         Err(Errno::NOENT) => {}
@@ -91,7 +91,7 @@ pub(super) fn is_free(places: &Places, directory: &Directory, address: &Address)
         }
     }
     for candidate in places.candidates(address)? {
-        // A directory that cannot be used holds no name that anybody could find.
+        // A directory that cannot be used holds no name that a peer could find.
         let Ok(Some(other)) = candidate.open() else { continue };
         if seqpacket::is_served(&other.reach(address.name())).unwrap_or(false) {
             return Ok(false);
@@ -101,16 +101,18 @@ pub(super) fn is_free(places: &Places, directory: &Directory, address: &Address)
 }
 
 /// Removes the socket files of owners that are gone: all of them where there are only Pinfold's.
-/// Called with the lock held; what cannot be removed stays.
+/// The caller holds the lock; files that cannot be removed stay.
 ///
-/// The file of the wanted name goes as well if the owner is gone and has left its socket to a child.
+/// The file of the wanted name goes as well if the owner is gone and has left its socket to a
+/// child.
 pub(super) fn sweep(directory: &Directory, wanted: &str) {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let Ok(listing) = fs::openat(directory, ".", flags, Mode::empty()).and_then(fs::Dir::new)
     else {
         return;
     };
-    // Where others may put their sockets, too, those with a name that nobody else gives.
+    // Where others may put their sockets, too, only files with names that only Pinfold gives may
+    // go.
     let may_go = |name: &str| directory.origin() == Origin::Ours || is_same_host(name);
     for entry in listing.flatten() {
         let Ok(name) = entry.file_name().to_str() else { continue };

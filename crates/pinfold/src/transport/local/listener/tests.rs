@@ -28,7 +28,7 @@ fn file(places: &Places, name: &str) -> std::path::PathBuf {
     places.tmp.join(format!("pinfold-{}/{name}", uid()))
 }
 
-/// What a killed process leaves: a socket file that nobody is bound to.
+/// Leaves a socket file to which no process is bound, as a killed process does.
 fn leave_stale(path: &Path) {
     drop(std::os::unix::net::UnixListener::bind(path).unwrap());
     // A process that another test is starting may hold a copy for a moment.
@@ -47,7 +47,7 @@ fn a_name_is_taken_once_and_given_back() {
     assert_eq!(mode, 0o600);
     let taken = bind(&places, "box");
     assert!(matches!(taken, Err(Error::NameInUse { name }) if name == "local:box"));
-    // Asking left nothing but a caller who has gone again.
+    // The check left nothing but a caller that has gone again.
     let (asked, who) = one.accept().unwrap().unwrap();
     assert_eq!(who.pid, std::process::id());
     assert_eq!(seqpacket::drain(asked).unwrap(), seqpacket::Drained::Closed);
@@ -176,7 +176,7 @@ fn a_file_that_is_gone_is_made_again() {
     assert!(!one.is_in_place());
     assert!(one.look_after(2).unwrap().is_some());
     assert!(one.is_in_place());
-    // The whole directory, and that something else is in its place for a while.
+    // The whole directory is gone, and another file is in its place for a while.
     let directory = file(&places, "box").parent().unwrap().to_owned();
     std::fs::remove_dir_all(&directory).unwrap();
     std::fs::write(&directory, "").unwrap();
@@ -239,7 +239,7 @@ fn a_lock_whose_file_was_removed_locks_nobody_out_and_lets_nobody_in() {
     assert!(!is_free());
     std::thread::scope(|scope| {
         let waits = scope.spawn(|| Lock::take(&directory, LOCK_PATIENCE).unwrap());
-        // It waits for a file that is about to go.
+        // The thread waits for a lock file that is about to be removed.
         std::thread::sleep(Duration::from_millis(50));
         fs::unlinkat(&directory, LOCK, AtFlags::empty()).unwrap();
         drop(first);
@@ -250,7 +250,7 @@ fn a_lock_whose_file_was_removed_locks_nobody_out_and_lets_nobody_in() {
     assert!(is_free());
 }
 
-/// As a child has one that was forked meanwhile.
+/// A child that was forked meanwhile has such a copy.
 #[test]
 fn a_lock_ends_though_copies_of_it_are_open() {
     let base = tempfile::tempdir().unwrap();

@@ -1,16 +1,16 @@
-//! The memory of a lane's sending end: how many of its slots and bulk bytes have some.
+//! `Holding`: the slots and bulk bytes of a lane's sending end that have memory.
 //!
-//! The segment is sparse, so what is not held costs nothing. The first page of each is every lane's
-//! right; the rest is taken out of the endpoint's budget.
+//! The segment is sparse, so bytes that are not held cost nothing. Every lane is entitled to the
+//! first page of each; the rest is taken out of the endpoint's budget.
 
 use std::sync::Arc;
 
 use super::super::{budget::Budget, segment::Segment};
 use crate::wire::layout::{BULK_BYTES_MIN, DESCRIPTOR_BYTES, Direction, RING_SLOTS_MIN};
 
-/// What of a segment one direction holds.
+/// The memory of a segment that one direction holds.
 ///
-/// Accounting: `budgeted` is what was taken of the budget and not given back: all but the first
+/// Accounting: `budgeted` are the bytes taken of the budget and not given back: all but the first
 /// page of the slots and of the bulk bytes.
 pub(super) struct Holding {
     segment: Arc<Segment>,
@@ -25,7 +25,7 @@ impl Holding {
         Holding { segment: Arc::clone(segment), way, bulk: 0, budgeted: 0 }
     }
 
-    /// Has memory for slots `now..next`, too, if the budget allows.
+    /// Reserves memory for slots `now..next`, too, if the budget allows. Returns whether it did.
     pub(super) fn grow_slots(&mut self, now: u32, next: u32, budget: &mut Budget) -> bool {
         let at = self.way.ring_at() + now as usize * DESCRIPTOR_BYTES;
         self.take(at, (next - now) as usize * DESCRIPTOR_BYTES, budget)
@@ -36,7 +36,7 @@ impl Holding {
         self.bulk
     }
 
-    /// Has memory for `next` bulk bytes, if the budget allows. Whether there is.
+    /// Reserves memory for `next` bulk bytes, if the budget allows. Returns whether they have it.
     pub(super) fn grow_bulk(&mut self, next: u32, budget: &mut Budget) -> bool {
         if self.bulk == 0 {
             let at = self.way.bulk_at();
@@ -70,7 +70,7 @@ impl Holding {
         budget.give(to - from);
     }
 
-    /// Reserves memory and accounts for it.
+    /// Reserves memory and accounts for it. Returns whether it did.
     fn take(&mut self, at: usize, bytes: usize, budget: &mut Budget) -> bool {
         if !budget.take(bytes) {
             return false;
@@ -84,7 +84,7 @@ impl Holding {
         true
     }
 
-    /// Memory that it has for sure: slots and bulk bytes.
+    /// Bytes of memory that it has for sure: slots and bulk bytes.
     pub(super) fn bytes(&self) -> usize {
         let first = RING_SLOTS_MIN as usize * DESCRIPTOR_BYTES;
         first + self.bulk.min(BULK_BYTES_MIN) as usize + self.budgeted

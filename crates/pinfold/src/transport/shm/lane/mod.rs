@@ -20,7 +20,7 @@ const RETURNED_AT: usize = 24;
 const OPEN_AT: usize = 32;
 const LET_GO_AT: usize = 40;
 
-/// The lane is closed, and memory that was given is its owner's again.
+/// The lane is closed, and given memory is its owner's again.
 const CLOSED: u32 = 1;
-/// The lane is closed, and memory that was given stays as it is until the consumer lets go of it.
+/// The lane is closed, and given memory stays as it is until the consumer lets go of it.
 const LEFT: u32 = 2;

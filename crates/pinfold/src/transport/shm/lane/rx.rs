@@ -19,7 +19,7 @@ use crate::{
     },
 };
 
-/// The receiving end.
+/// The receiving end of a lane.
 pub(crate) struct LaneRx {
     ring: RingRx<MappedRing>,
     segment: Arc<Segment>,
@@ -30,12 +30,12 @@ pub(crate) struct LaneRx {
     copies: CopyOut,
     released: u64,
     released_published: u64,
-    /// Made for the first memory that the sender lends.
+    /// Created for the first memory that the sender lends.
     tie: Option<Tie>,
 }
 
 impl LaneRx {
-    /// One whose copies count in `tally`.
+    /// Creates a receiving end whose copies count in `tally`.
     pub(crate) fn new(
         segment: &Arc<Segment>,
         way: Direction,
@@ -103,7 +103,8 @@ impl LaneRx {
         self.ring.unpublished()
     }
 
-    /// Tells the sender what was consumed and released. Yes: the sender must be rung.
+    /// Tells the sender how much was consumed and released. Returns whether the sender must be
+    /// rung.
     #[inline(always)]
     pub(crate) fn publish(&mut self) -> bool {
         if self.released != self.released_published {
@@ -114,8 +115,8 @@ impl LaneRx {
         doorbell::must_ring(&self.space_bell, self.fence)
     }
 
-    /// Tells the sender that what belongs to the first `count` descriptors ever is free again, and what was
-    /// released. Yes: the sender must be rung.
+    /// Tells the sender that the bytes of the first `count` descriptors ever are free again, and
+    /// how much credit was released. Returns whether the sender must be rung.
     pub(crate) fn publish_first(&mut self, count: u64) -> bool {
         if self.released != self.released_published {
             self.released_published = self.released;
@@ -125,26 +126,26 @@ impl LaneRx {
         doorbell::must_ring(&self.space_bell, self.fence)
     }
 
-    /// When the sender last rang, as it says.
+    /// The time of the sender's last ring, as it says.
     pub(crate) fn rung_ns(&self) -> u64 {
         self.segment.word64(self.way.rung_at()).load(Ordering::Relaxed)
     }
 
-    /// Where the bytes of a piece are. They are there until the piece is given back, and nobody writes
-    /// them before, if the sender is this process.
+    /// The address of the bytes of a piece. They are there until the piece is given back, and are
+    /// not written before, if the sender is this process.
     pub(crate) fn place(&self, piece: Piece) -> Result<*mut u8, Violation> {
         self.segment.bulk_ptr(self.way, piece)
     }
 
-    /// Says what a message through the ring took here: an answer of
+    /// Tells the sender the time that a message through the ring took here: an answer of
     /// [`sample`](crate::wire::sample).
     pub(crate) fn say_took(&self, answer: u64) {
         let word = self.segment.word64(self.way.cursor_at() + TOOK_AT);
         word.store(answer, Ordering::Relaxed);
     }
 
-    /// Says whether long messages go to memory that the sender may write. A hint; it says so again
-    /// only if that has changed.
+    /// Tells the sender whether long messages go to memory that it may write. A hint; the word is
+    /// stored again only if that has changed.
     pub(crate) fn say_open_memory(&self, open: bool) {
         let word = self.segment.word64(self.way.cursor_at() + OPEN_AT);
         let open = u64::from(open);
@@ -153,8 +154,8 @@ impl LaneRx {
         }
     }
 
-    /// Says how many numbered donated buffers were given back, from the first on. Yes: the sender
-    /// must be rung.
+    /// Tells the sender how many numbered donated buffers were given back, from the first on.
+    /// Returns whether the sender must be rung.
     #[inline]
     pub(crate) fn say_returned(&self, count: u64) -> bool {
         self.segment.word64(self.way.cursor_at() + RETURNED_AT).store(count, Ordering::Release);
@@ -173,7 +174,8 @@ impl LaneRx {
         Ok(())
     }
 
-    /// The bytes of `piece`, which belong to a descriptor; at most `len_max`. `None`: there are more.
+    /// Copies out the bytes of `piece`, which belong to a descriptor; `None` if there are more than
+    /// `len_max`.
     #[allow(unsafe_code)]
     pub(crate) fn read(
         &mut self,
@@ -184,23 +186,23 @@ impl LaneRx {
             return Ok(None);
         }
         let mut bytes = vec![0; piece.len as usize];
-        // SAFETY: there is room for so many.
+        // SAFETY: there is room for `piece.len` bytes.
         unsafe { self.drain(Piece { sample: 0, ..piece }, bytes.as_mut_ptr())? };
         Ok(Some(bytes))
     }
 
-    /// Answers a sender that wants to hear, by this number, what a whole message took here.
+    /// Answers the sender's question `number` with the time that a whole message took here.
     pub(crate) fn say_fragment_sample(&self, number: u8, ns: u64) {
         let word = self.segment.word64(self.way.fragment_sample_at(number));
         word.store(sample::answer(number, ns), Ordering::Relaxed);
     }
 
-    /// Whether the sender closed, with or without leaving what it gave.
+    /// Returns whether the sender closed, with or without leaving the memory it gave.
     pub(crate) fn is_closed(&self) -> bool {
         self.closed() != 0
     }
 
-    /// Whether the sender closed and left what it gave.
+    /// Returns whether the sender closed and left the memory it gave.
     pub(crate) fn has_left(&self) -> bool {
         self.closed() == LEFT
     }
@@ -209,7 +211,7 @@ impl LaneRx {
         self.segment.word32(self.way.closed_at()).load(Ordering::Acquire)
     }
 
-    /// What is held as long as memory of the sender's is looked at.
+    /// The tie that is held as long as memory of the sender's is in use.
     pub(crate) fn tie(&mut self) -> Tie {
         self.tie.get_or_insert_with(|| Tie::new(&self.segment, self.way)).clone()
     }
@@ -219,12 +221,12 @@ impl LaneRx {
         doorbell::ask(self.segment.word32(self.way.bell_at()));
     }
 
-    /// Takes that back.
+    /// Takes that request back.
     pub(crate) fn unask(&self) {
         doorbell::unask(self.segment.word32(self.way.bell_at()));
     }
 
-    /// The word by which both sides share out transfer `claim` of this direction.
+    /// The word in which both sides claim the chunks of transfer `claim` of this direction.
     pub(crate) fn claim_word(&self, claim: u32) -> &AtomicU64 {
         self.segment.word64(self.way.claim_at(claim))
     }

@@ -1,5 +1,5 @@
 #![allow(unsafe_code)]
-//! Lanes: memory they hold, long pieces, what the two ends tell each other.
+//! Lanes: memory they hold, long pieces, words that the two ends exchange.
 
 use std::{
     fs::File,
@@ -38,7 +38,7 @@ fn ends_and_file() -> (File, LaneTx, LaneRx) {
     (file.into(), tx, LaneRx::new(&segment, way, fence, &tally))
 }
 
-/// Lends long pieces until there is no more room. How many bytes.
+/// Lends long pieces until there is no more room. Returns how many bytes.
 fn fill_up(tx: &mut LaneTx, budget: &mut Budget) -> u32 {
     let mut lent = 0;
     while let Some(piece) = tx.lend(LONG, 1 << 10, budget).unwrap() {
@@ -63,13 +63,13 @@ fn long_pieces_have_room_for_several_and_it_is_given_back() {
     assert!(fill_up(&mut tx, &mut budget) >= BULK_BYTES_MAX / LONG * LONG);
     assert_eq!(budget.used(), tx.budgeted());
     assert!(budget.used() >= (BULK_BYTES_MAX - BULK_BYTES_MIN) as usize);
-    // Not while something is in flight.
+    // Memory is not given back while something is in flight.
     tx.trim(&mut budget).unwrap();
     assert!(budget.used() >= (BULK_BYTES_MAX - BULK_BYTES_MIN) as usize);
     take_all(&mut rx);
     tx.trim(&mut budget).unwrap();
     assert_eq!((budget.used(), tx.budgeted()), (0, 0));
-    // And once more.
+    // The lane grows once more.
     assert!(fill_up(&mut tx, &mut budget) >= BULK_BYTES_MAX / LONG * LONG);
     assert_eq!(budget.used(), tx.budgeted());
 }
@@ -87,7 +87,7 @@ fn memory_that_is_given_back_is_free_and_out_of_use() {
     let (file, mut tx, mut rx) = ends_and_file();
     let memory = || file.metadata().unwrap().blocks() * 512;
     let mut budget = Budget::new(1 << 20);
-    // What every lane has that was used.
+    // The pages that every lane has that was used.
     fill_up(&mut tx, &mut Budget::new(0));
     take_all(&mut rx);
     let before = memory();
@@ -96,7 +96,7 @@ fn memory_that_is_given_back_is_free_and_out_of_use() {
     take_all(&mut rx);
     tx.trim(&mut budget).unwrap();
     assert_eq!(memory(), before);
-    // Nobody who has no budget gets at it again.
+    // A lane without a budget cannot use the memory again.
     assert!(fill_up(&mut tx, &mut Budget::new(0)) <= BULK_BYTES_MIN);
     assert_eq!(memory(), before);
 }
@@ -109,7 +109,7 @@ fn nothing_is_asked_while_long_pieces_are_tried() {
     let mut piece = tx.lend(LONG, LONG, &mut budget).unwrap().unwrap();
     let mut filled = 0;
     loop {
-        // SAFETY: as long as the piece.
+        // SAFETY: `from` is as long as the piece.
         unsafe { tx.fill(&mut piece, from.as_ptr()).unwrap() };
         if tx.copies.is_settled(LONG as usize) {
             break;

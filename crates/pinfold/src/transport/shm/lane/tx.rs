@@ -23,20 +23,20 @@ use crate::{
     },
 };
 
-/// How long a consumer that is behind is waited for before more bulk bytes come into use, µs: about
-/// as long as a far core takes to copy all that are in use.
+/// Time for which the producer waits for a consumer that is behind before more bulk bytes come into
+/// use, µs: about as long as a far core takes to copy all that are in use.
 const MOMENT_US: u64 = 4;
-/// After a moment in vain so many ranges are lent without waiting.
+/// Number of ranges that are lent without waiting after a wait in vain.
 const IMPATIENCE: u32 = 16;
 
-/// The sending end.
+/// The sending end of a lane.
 pub(crate) struct LaneTx {
     ring: RingTx<MappedRing>,
     bulk: Bulk,
     holding: Holding,
-    /// Ranges to be lent before the consumer is waited for again.
+    /// Number of ranges to be lent before the producer waits for the consumer again.
     impatience: u32,
-    /// Whether it makes sense to wait for the consumer at all.
+    /// True if it makes sense to wait for the consumer at all.
     waits: bool,
     segment: Arc<Segment>,
     way: Direction,
@@ -47,7 +47,7 @@ pub(crate) struct LaneTx {
 }
 
 impl LaneTx {
-    /// One whose copies count in `tally`.
+    /// Creates a sending end whose copies count in `tally`.
     pub(crate) fn new(
         segment: &Arc<Segment>,
         way: Direction,
@@ -69,18 +69,19 @@ impl LaneTx {
         }
     }
 
-    /// Whose consumer is the same thread: waiting does not make it go on.
+    /// For a lane whose consumer is the same thread: a wait would not let it go on.
     pub(crate) fn without_waiting(mut self) -> LaneTx {
         self.waits = false;
         self
     }
 
-    /// Where the bytes of a lent piece are: the caller's to write until the next descriptor is pushed.
+    /// The address of the bytes of a lent piece, which the caller may write until the next
+    /// descriptor is pushed.
     pub(crate) fn place(&self, piece: Piece) -> Result<*mut u8, Violation> {
         self.segment.bulk_ptr(self.way, piece)
     }
 
-    /// Whether a descriptor can be pushed. A full ring grows if the budget allows.
+    /// Returns whether a descriptor can be pushed. A full ring grows if the budget allows.
     #[inline(always)]
     pub(crate) fn has_room(&mut self, budget: &mut Budget) -> Result<bool, Violation> {
         if self.ring.room()? > 0 {
@@ -108,7 +109,7 @@ impl LaneTx {
         self.ring.publish(header);
     }
 
-    /// Whether a descriptor can be pushed, as far as is known without looking.
+    /// Returns whether a descriptor can be pushed, as far as is known without looking.
     #[inline(always)]
     pub(crate) fn has_room_known(&self) -> bool {
         self.ring.room_known() > 0
@@ -121,7 +122,7 @@ impl LaneTx {
         self.ring.acknowledge(consumed);
     }
 
-    /// Says with every descriptor from now on that `consumed` of the other direction are done with.
+    /// Acknowledges `consumed` descriptors of the other direction in every descriptor from now on.
     pub(crate) fn acknowledge(&mut self, consumed: u64) {
         self.ring.acknowledge(consumed);
     }
@@ -191,7 +192,7 @@ impl LaneTx {
         Ok(None)
     }
 
-    /// Waits a moment for the consumer to go on. Whether it did.
+    /// Waits a moment for the consumer's progress. Returns whether it made any.
     fn await_consumer(&mut self) -> Result<bool, Violation> {
         if !self.waits {
             return Ok(false);
@@ -222,11 +223,11 @@ impl LaneTx {
     #[cold]
     fn widen(&mut self, want: u32, budget: &mut Budget) -> bool {
         let now = self.bulk.size();
-        // Whether it can grow just now.
+        // This tells whether it can grow just now.
         if !self.bulk.grow(now) {
             return false;
         }
-        // Long pieces go round in all there is: room for several is what lets both sides work.
+        // Long pieces go round in all bulk bytes: room for several lets both sides work at once.
         let lap = lap_bytes(want);
         let ample = if lap.is_none() { BULK_BYTES_MAX } else { 0 };
         let modest = (now * 2).max(lap.unwrap_or(0)).max(want.next_power_of_two());
@@ -238,8 +239,8 @@ impl LaneTx {
         next > now && self.bulk.grow(next)
     }
 
-    /// How a message is cut that has `len` bytes to go through the ring, in parts of `part_len` bytes
-    /// or so.
+    /// Chooses the cut of a message that has `len` bytes to go through the ring, in parts of about
+    /// `part_len` bytes.
     pub(crate) fn cut(&mut self, len: u64, part_len: u64) -> Cut {
         let (segment, way) = (&self.segment, self.way);
         self.fragments
@@ -248,8 +249,8 @@ impl LaneTx {
         self.fragments.cut(len, part_len, settled)
     }
 
-    /// Copies `piece.len` bytes from `from` into `piece`, and notes in it what the receiver is to know
-    /// of the copy.
+    /// Copies `piece.len` bytes from `from` into `piece`, and notes in it the copy's sample number
+    /// for the receiver.
     ///
     /// # Safety
     /// `from` is valid for reads of `piece.len` bytes.
@@ -265,8 +266,8 @@ impl LaneTx {
         Ok(())
     }
 
-    /// Copies `piece.len` bytes from `from` into `piece`, a part of one that is pushed: the receiver
-    /// hears nothing of it.
+    /// Copies `piece.len` bytes from `from` into `piece`, a part of a piece that is pushed: the
+    /// receiver is told nothing of the copy.
     ///
     /// # Safety
     /// `from` is valid for reads of `piece.len` bytes.
@@ -282,21 +283,22 @@ impl LaneTx {
         Ok(())
     }
 
-    /// Copies bytes that belong to a descriptor to the beginning of `piece`, which is at least as long.
+    /// Copies bytes that belong to a descriptor to the beginning of `piece`, which is at least as
+    /// long.
     #[allow(unsafe_code)]
     pub(crate) fn write(&mut self, piece: Piece, bytes: &[u8]) -> Result<(), Violation> {
         let len = bytes.len().min(piece.len as usize) as u32;
-        // SAFETY: so many bytes are there.
+        // SAFETY: `bytes` has `len` bytes.
         unsafe { self.fill_part(Piece { len, ..piece }, bytes.as_ptr()) }
     }
 
-    /// Whether the consumer asked to be rung for what has just been pushed.
+    /// Returns whether the consumer asked to be rung for the descriptors just pushed.
     #[inline(always)]
     pub(crate) fn must_ring(&self) -> bool {
         doorbell::must_ring(&self.bell, self.fence)
     }
 
-    /// Says when the consumer is rung, by the monotonic clock.
+    /// Tells the consumer the time at which it is rung, by the monotonic clock.
     pub(crate) fn say_rung(&self, now_ns: u64) {
         self.segment.word64(self.way.rung_at()).store(now_ns, Ordering::Relaxed);
     }
@@ -306,7 +308,7 @@ impl LaneTx {
         doorbell::ask(self.room_bell());
     }
 
-    /// Whether the consumer has moved on since the last look.
+    /// Returns whether the consumer has moved on since the last look.
     pub(crate) fn room_came(&mut self) -> Result<bool, Violation> {
         let before = self.ring.consumed();
         self.ring.refresh()?;
@@ -317,29 +319,30 @@ impl LaneTx {
         self.segment.word32(self.way.space_bell_at())
     }
 
-    /// The credit the receiver has given back, ever, in cost units.
+    /// Credit that the receiver has given back, ever, in cost units.
     pub(crate) fn released(&self) -> u64 {
         self.segment.word64(self.way.cursor_at() + RELEASED_AT).load(Ordering::Acquire)
     }
 
-    /// How many numbered donated buffers the receiver has given back, from the first on.
+    /// Number of numbered donated buffers that the receiver has given back, from the first on.
     #[inline]
     pub(crate) fn returned(&self) -> u64 {
         self.segment.word64(self.way.cursor_at() + RETURNED_AT).load(Ordering::Acquire)
     }
 
-    /// What the receiver last said that a message through the ring took it: an answer of
-    /// [`sample`](crate::wire::sample).
+    /// The receiver's last answer on the time that a message through the ring took there: an answer
+    /// of [`sample`](crate::wire::sample).
     pub(crate) fn took_there(&self) -> u64 {
         self.segment.word64(self.way.cursor_at() + TOOK_AT).load(Ordering::Relaxed)
     }
 
-    /// Whether the receiver last said that long messages go to memory which this side may write.
+    /// Returns whether the receiver last said that long messages go to memory which this side may
+    /// write.
     pub(crate) fn goes_to_open_memory(&self) -> bool {
         self.segment.word64(self.way.cursor_at() + OPEN_AT).load(Ordering::Relaxed) != 0
     }
 
-    /// The word by which both sides share out transfer `claim` of this direction.
+    /// The word in which both sides claim the chunks of transfer `claim` of this direction.
     pub(crate) fn claim_word(&self, claim: u32) -> &AtomicU64 {
         self.segment.word64(self.way.claim_at(claim))
     }
@@ -349,7 +352,7 @@ impl LaneTx {
         self.ring.produced() - self.ring.consumed()
     }
 
-    /// Whether the consumer has gone past everything that was pushed.
+    /// Returns whether the consumer has gone past everything that was pushed.
     fn is_drained(&mut self) -> Result<bool, Violation> {
         self.ring.refresh()?;
         self.bulk.reclaim(self.ring.consumed());
@@ -365,22 +368,22 @@ impl LaneTx {
         Ok(())
     }
 
-    /// Says that this side closes, and takes back what it gave.
+    /// Tells the consumer that this side closes, and takes back the memory it gave.
     pub(crate) fn say_closed(&self) {
         self.segment.word32(self.way.closed_at()).store(CLOSED, Ordering::Release);
     }
 
-    /// Says that this side closes, and leaves what it gave as it is.
+    /// Tells the consumer that this side closes, and leaves the memory it gave as it is.
     pub(crate) fn say_left(&self) {
         self.segment.word32(self.way.closed_at()).store(LEFT, Ordering::Release);
     }
 
-    /// What tells when that can be taken back.
+    /// The part of this lane that tells when that memory can be taken back.
     pub(crate) fn left(&self) -> Left {
         Left { segment: Arc::clone(&self.segment), way: self.way }
     }
 
-    /// Memory that it has for sure: descriptors and bulk bytes.
+    /// Bytes of memory that it has for sure: descriptors and bulk bytes.
     pub(crate) fn memory(&self) -> usize {
         self.holding.bytes()
     }

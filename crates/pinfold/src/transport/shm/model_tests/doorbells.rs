@@ -11,7 +11,7 @@ use crate::{
     },
 };
 
-/// Which fences a [`sleepy`] pair issues.
+/// Fences that a [`sleepy`] pair issues.
 #[derive(Clone, Copy)]
 struct Fences {
     light: bool,
@@ -36,7 +36,7 @@ fn must_ring(word: &AtomicU32, fences: Fences) -> bool {
 
 /// One side sends a message and rings if asked to; the other asks, looks once more, and sleeps.
 ///
-/// It must not sleep while a message is there that nobody rang for.
+/// The other must not sleep while a message is there for which no ring comes.
 fn sleepy(fences: Fences) {
     sleepy_by(fences, |rx| {
         if fences.heavy {
@@ -46,7 +46,8 @@ fn sleepy(fences: Fences) {
     });
 }
 
-/// The waiter looks without a fence, sleeps for a moment, and looks once more before it sleeps for good.
+/// The waiter looks without a fence, sleeps for a moment, and looks once more before it sleeps for
+/// good.
 #[cfg(loom)]
 fn stepwise(last: Fences) {
     sleepy_by(last, |rx| {
@@ -61,7 +62,7 @@ fn stepwise(last: Fences) {
     });
 }
 
-/// The same; whether it sleeps the waiter decides in this way, after it has asked.
+/// The same, where the waiter decides in this way whether it sleeps, after it has asked.
 fn sleepy_by(fences: Fences, sleeps: impl FnOnce(&RingRx<HeapRing>) -> bool) {
     let memory = HeapRing::new(2);
     let word = Arc::new(AtomicU32::new(0));
@@ -141,7 +142,7 @@ fn nobody_sleeps_while_there_is_room() {
     });
 }
 
-/// The socket that carries the rings: one that came before the wait ends it at once.
+/// The socket that carries the rings: a ring that came before the wait ends it at once.
 struct Doorbell {
     rung: blocking::Mutex<bool>,
     changed: blocking::Condvar,
@@ -164,7 +165,7 @@ impl Doorbell {
             {
                 rung = self.changed.wait(rung).unwrap();
             }
-            // Loom sees a deadlock; here time has to tell.
+            // Loom sees a deadlock; here a time limit has to tell.
             #[cfg(not(loom))]
             {
                 let (now, late) =
@@ -187,9 +188,9 @@ fn ask_again(word: &AtomicU32, asks: bool) {
     if asks { doorbell::ask(word) } else { doorbell::unask(word) }
 }
 
-/// Messages taken by a consumer that sleeps whenever it finds nothing. One of its sleeps, the
-/// `early`-th, ends before anybody rings. A lost ring would leave it asleep for good, which loom
-/// reports as a deadlock.
+/// Takes messages as a consumer that sleeps whenever it finds nothing. One of its sleeps, the
+/// `early`-th, ends before any ring. A lost ring would leave it asleep for good, which loom reports
+/// as a deadlock.
 fn take_asleep(messages: u64, early: u64) {
     let memory = HeapRing::new(2);
     let word = Arc::new(AtomicU32::new(0));

@@ -1,4 +1,4 @@
-//! Visits: one side that goes to memory of the other's, which takes that away.
+//! Hazard words: one side uses memory of the other, which takes that memory away.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use crate::{
     transport::shm::hazard,
 };
 
-/// What both sides share: whether the region stands, and who is where.
+/// The words that both sides share: whether the region stands, and which region a thread is using.
 struct Region {
     flag: AtomicU64,
     word: AtomicU64,
@@ -23,8 +23,8 @@ struct Fences {
     owner: bool,
 }
 
-/// The visitor writes if the region stands when it has said that it comes; the owner writes once
-/// nobody is there. They never do so at the same time: loom sees to that.
+/// The visitor writes if the region stands once its word is set; the owner writes once no word is
+/// set. They never do so at the same time: loom checks that.
 fn taken_away(fences: Fences) {
     let region = Arc::new(Region {
         flag: AtomicU64::new(1),

@@ -21,7 +21,7 @@ use crate::{
 
 #[derive(Clone, Debug)]
 enum Step {
-    /// Send a descriptor with these words, naming so many bulk bytes.
+    /// Send a descriptor with these words, naming this many bulk bytes.
     Put {
         aux: u32,
         words: Vec<u64>,
@@ -34,7 +34,7 @@ enum Step {
     Answer,
     /// The producer reads the next of those, or sees that there is none.
     Hear,
-    /// Use more slots, and more bulk bytes.
+    /// The producer uses more slots, and more bulk bytes.
     Grow {
         slots: u32,
         bytes: u32,
@@ -57,7 +57,7 @@ fn step() -> impl Strategy<Value = Step> {
 
 const SLOTS: u32 = 32;
 
-/// A descriptor of the other direction, as it comes.
+/// The header of a descriptor of the other direction, as it comes.
 fn answer(consumed: u64) -> Header {
     Header::from_word(Header::new(Kind::Inline, 0, 0).sealed(1, false, false, consumed))
 }
@@ -70,7 +70,7 @@ struct Live {
     piece: Option<Piece>,
 }
 
-/// Both ends of a ring and its bulk bytes, and what they should hold.
+/// Both ends of a ring and its bulk bytes, and their expected contents.
 struct Pair {
     memory: HeapRing,
     tx: RingTx<HeapRing>,
@@ -78,9 +78,9 @@ struct Pair {
     bulk: Bulk,
     /// Published by the producer, not yet passed by the consumer.
     flying: VecDeque<Live>,
-    /// Passed by the consumer, which the producer does not know yet.
+    /// Passed by the consumer, but not yet known to the producer as passed.
     held: Vec<Live>,
-    /// Descriptors of the other direction on their way, and what they acknowledge.
+    /// Descriptors of the other direction in flight, each as the count that it acknowledges.
     answers: VecDeque<u64>,
 }
 
@@ -105,7 +105,7 @@ impl Pair {
         slots.map(|slot| slot[0].load(Ordering::Relaxed)).collect()
     }
 
-    /// What is known to be consumed may be used again at once.
+    /// Drops the descriptors that are known to be consumed: their slots may be used again at once.
     fn settle(&mut self) {
         let passed = self.rx.consumed() as usize - self.held.len();
         let known = (self.tx.consumed() as usize).saturating_sub(passed);
@@ -133,7 +133,7 @@ impl Pair {
         let before = self.headers();
         self.tx.push(Header::new(Kind::Data, 0, aux), &words);
         let after = self.headers();
-        // Its sequence number is new, so the header has changed.
+        // The sequence number of the new slot is new, so the header has changed.
         let changed = before.iter().zip(&after).position(|(before, after)| before != after);
         let slot = changed.unwrap_or_default() as u32;
         for other in self.flying.iter().chain(&self.held) {
@@ -198,7 +198,7 @@ proptest! {
         for step in steps {
             pair.take(step)?;
         }
-        // Whatever went before: once all is taken and given back, there is room again.
+        // In any case, once all is taken and given back, there is room again.
         while !pair.flying.is_empty() {
             pair.pop()?;
         }
@@ -218,13 +218,13 @@ proptest! {
         let mut tx = RingTx::new(memory.clone(), capacity);
         for (cursor, grow) in cursors {
             memory.consumed().store(cursor, Ordering::Relaxed);
-            // A cursor behind what was acknowledged is only old.
+            // A cursor behind the acknowledged count is only old.
             let possible = cursor <= tx.produced();
             prop_assert_eq!(tx.refresh().is_ok(), possible);
             if grow {
                 tx.grow(8);
             }
-            // The slots are a vector: leaving them would panic.
+            // The slots are a vector: an index outside would panic.
             match tx.room() {
                 Ok(room) => {
                     prop_assert!(room <= tx.capacity_to_come());
@@ -244,7 +244,7 @@ proptest! {
         let mut rx = RingRx::new(memory.clone());
         let mut seq = 1u64;
         for (header, body, how) in headers {
-            // Mostly fresh, mostly without the wrap mark.
+            // The headers are mostly fresh, mostly without the wrap mark.
             let header = if how > 0 { header & !0xffff | seq } else { header };
             let header = if how > 1 { header & !(1 << 20) } else { header };
             for index in 0..8 {
@@ -255,7 +255,7 @@ proptest! {
             prop_assert_eq!(rx.body(), [body; 7]);
             prop_assert!(head.inline_len(INLINE_MAX).is_none_or(|len| len <= INLINE_MAX));
             let _ = (head.kind(), head.aux());
-            // The slots are a vector: leaving them would panic.
+            // The slots are a vector: an index outside would panic.
             match rx.advance(head) {
                 Ok(()) => seq += 1,
                 // The peer is cut off at this point.
@@ -300,7 +300,7 @@ fn sequence_numbers_go_round() {
     }
 }
 
-/// Messages and answers in turn, with a burst now and then that goes where only whole laps go.
+/// Messages and answers in turn, with a burst now and then that reaches slots of whole laps only.
 #[test]
 #[cfg_attr(miri, ignore = "a long way round; what it does otherwise is done by others")]
 fn short_laps_leave_nothing_stale_behind() {
@@ -360,7 +360,7 @@ fn laps_that_leave_slots_out_leave_nothing_stale_behind() {
             tx.acknowledged(answer(rx.consumed()));
         }
     }
-    // It takes some hundred messages until the first.
+    // It takes some hundred messages until the first slot is left out.
     assert!(cfg!(miri) || u64::from(left_out) > messages / 1000, "{left_out} slots only");
 }
 
@@ -369,7 +369,7 @@ fn a_short_lap_does_not_make_the_ring_short() {
     let memory = HeapRing::new(64);
     let mut tx = RingTx::new(memory.clone(), 64);
     let mut rx = RingRx::new(memory);
-    // After so many messages and answers a short lap has just ended.
+    // After eight messages and answers a short lap has just ended.
     for _ in 0..8 {
         tx.push(Header::new(Kind::Inline, 0, 0), &[]);
         let head = rx.head().unwrap();
@@ -402,7 +402,7 @@ fn a_producer_that_never_wraps_is_cut_off() {
 
 const _: () = assert!(LINE == 64, "the lines that pieces are lent by");
 
-/// Nobody acknowledges what was not sent: that frees no slot.
+/// An acknowledgement of descriptors that were not sent frees no slot.
 #[test]
 fn acknowledgements_beyond_what_was_sent_are_passed_over() {
     let mut tx = RingTx::new(HeapRing::new(8), 8);

@@ -16,29 +16,29 @@ use crate::{
     },
 };
 
-/// What goes through a ring in [`exchange`].
+/// Parameters of an [`exchange`] through a ring.
 #[derive(Clone, Copy)]
 struct Exchange {
     messages: u64,
-    /// Slots the ring begins with, and all there are.
+    /// Number of slots at the beginning, and of all slots.
     slots: (u32, u32),
     /// The ring grows to all slots before this message.
     grow_at: Option<u64>,
-    /// The consumer gives back after so many messages, or when it finds nothing.
+    /// The consumer gives back after this many messages, or when it finds nothing.
     publish_after: u64,
-    /// Lines of bulk bytes there are, and lines of every other message's piece; the rest have one.
+    /// Number of lines of bulk bytes, and lines of every other message's piece; the rest have one.
     lines: (usize, usize),
 }
 
-/// Whether a thread has ended, so that nothing more comes from it. Loom sees for itself when a
-/// model waits in vain.
+/// Returns whether a thread has ended, so that nothing more comes from it. Loom sees for itself
+/// when a model waits in vain.
 fn is_over(_thread: &thread::JoinHandle<()>) -> bool {
     #[cfg(loom)]
     return false;
     #[cfg(not(loom))]
     {
         let over = _thread.is_finished();
-        // That alone does not order what the thread did before what is looked at now.
+        // `is_finished` alone does not order what the thread did before the reads that follow.
         std::sync::atomic::fence(std::sync::atomic::Ordering::Acquire);
         over
     }
@@ -46,8 +46,8 @@ fn is_over(_thread: &thread::JoinHandle<()>) -> bool {
 
 /// One side sends messages, each a descriptor and some lines of bulk bytes; the other takes them.
 ///
-/// Every message comes, once, in order, whole: its descriptor is its own, and the bytes its
-/// descriptor names are its own, too, until the consumer has given them back.
+/// Every message comes, once, in order, whole: its descriptor is its own, and so are the bytes that
+/// its descriptor names, until the consumer has given them back.
 fn exchange(plan: Exchange) {
     let memory = HeapRing::new(plan.slots.1);
     let (lines, long) = plan.lines;
@@ -124,7 +124,7 @@ fn messages_go_through_when_the_consumer_is_slow_to_say() {
 
 #[test]
 fn long_pieces_and_short_ones_go_round() {
-    // A long one that does not fit before the end leaves the rest of the lap out.
+    // A long piece that does not fit before the end leaves the rest of the lap out.
     let (slots, lines) = ((2, 2), (4, 2));
     let plan = Exchange { messages: many(5), slots, grow_at: None, publish_after: 1, lines };
     check(Some(2), move || exchange(plan));
@@ -139,8 +139,8 @@ fn messages_go_through_a_ring_that_grows() {
     }
 }
 
-/// One side sends a message, the other answers, and so on; only the answers say what has been
-/// taken. Slots and bulk bytes are written again on their word alone.
+/// One side sends a message, the other answers, and so on; only the answers acknowledge messages.
+/// Slots and bulk bytes are written again on their word alone.
 #[test]
 fn answers_acknowledge_messages() {
     check(Some(3), || {
@@ -192,7 +192,7 @@ fn answers_acknowledge_messages() {
     });
 }
 
-/// A producer that pays no heed to the consumer: what a wrong cursor check would amount to.
+/// A producer that ignores the consumer's cursor: the effect of a wrong cursor check.
 #[cfg(loom)]
 #[test]
 #[should_panic]
@@ -204,7 +204,7 @@ fn mutant_that_overruns() {
         let producer = thread::spawn(move || {
             let mut tx = RingTx::new(their_memory.clone(), 2);
             for number in 0..3 {
-                // As if the consumer had always just taken everything.
+                // The cursor says that the consumer has taken everything.
                 their_memory.consumed().store(number, Ordering::Relaxed);
                 tx.refresh().unwrap();
                 their_bytes[number as usize % 2].set(number);

@@ -34,14 +34,14 @@ fn read_while_written(change: Change, changes: u64, reads: u64) {
     let copy = || guarded.words.each_ref().map(|word| word.load(Ordering::Relaxed));
     let mut last = 0;
     for _ in 0..reads {
-        // One that is disturbed all the time has to give up, and does no more than that.
+        // A reader that is disturbed all the time has to give up, and does no more than that.
         let Some(words) = seqlock::read(&guarded.seq, 2, copy) else { continue };
         assert!(words.iter().all(|word| *word == words[0]), "a torn copy: {words:?}");
         assert!(words[0] >= last, "back from {last} to {}", words[0]);
         last = words[0];
     }
     writer.join().unwrap();
-    // Undisturbed, it gets what is there.
+    // Undisturbed, the reader gets the words as they are.
     assert_eq!(seqlock::read(&guarded.seq, 1, copy), Some([changes; WORDS]));
 }
 

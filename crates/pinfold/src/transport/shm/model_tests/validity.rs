@@ -1,4 +1,4 @@
-//! Regions: one side that changes them, and their owner, who takes them down.
+//! Regions: one side changes them, and their owner takes them down.
 
 use std::sync::Arc;
 
@@ -17,8 +17,8 @@ struct Fences {
 
 const STAMP: u64 = 7;
 
-/// The one side writes and looks whether the region stands; the owner takes it down and moves what
-/// lies there. A write that succeeded must not be left behind.
+/// One side writes and checks whether the region stands; the owner takes it down and moves its
+/// contents. A write that succeeded must not be left behind.
 fn taken_down(fences: Fences) {
     let flag = Arc::new(AtomicU64::new(STAMP));
     let memory = Arc::new(AtomicU64::new(0));

@@ -1,21 +1,21 @@
 #![allow(unsafe_code)]
-//! A lane whose other end is in this process: what is put into it goes to a connection, and what comes
-//! from there is put into it.
+//! A lane whose other end is in this process: descriptors that are put into it go to a connection,
+//! and those that come from there are put into it.
 //!
-//! So everything above a lane is the same for peers of this host and of others: order, credit, what is
-//! waited for and what is not. Descriptors and their bulk bytes stay in the lane until the peer has
-//! acknowledged them: it is the buffer of what may have to be sent again. A full lane of the peer's stops
-//! this side's reading, the connection's window stops the peer's writing, and its own lane then stops who
-//! sends: nobody's memory grows.
+//! So everything above a lane is the same for peers of this host and of others: order, credit, and
+//! the things to wait for. Descriptors and their bulk bytes stay in the lane until the peer has
+//! acknowledged them: the lane is the buffer for retransmission. A full lane of the peer's stops
+//! this side's reading, the connection's window stops the peer's writing, and its own lane then
+//! stops its senders: memory does not grow on either side.
 //!
-//! Long messages need not go through the lane: they are sent straight from their memory and put straight to
-//! their place, in their turn.
+//! Long messages need not go through the lane: they are sent straight from their memory and put
+//! straight to their place, in their turn.
 //!
 //! **Invariant.** None of its own: `sending` and `receiving` have theirs.
 //!
-//! - `sending`: from the lane to the connection; `retransmit`: what of that may have to be sent
-//!   again; `transmit_done`: whose memory is read no more.
-//! - `receiving`: the other way round; `partial_receive`: what of it is half there.
+//! - `sending`: from the lane to the connection; `retransmit`: the frames that may have to be sent
+//!   again; `transmit_done`: the messages whose memory is read no more.
+//! - `receiving`: the other way round; `partial_receive`: a message of which a part has come.
 
 mod partial_receive;
 mod receiving;
@@ -60,10 +60,10 @@ use crate::{
     },
 };
 
-/// Which way the endpoint sends in the segment of a bridge.
+/// The direction in which the endpoint sends in the segment of a bridge.
 pub(crate) const WAY: Direction = Direction::ToConnecting;
 
-/// How a connection has come to its end.
+/// The reason why a connection has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ended {
     /// The peer closed it.
@@ -72,7 +72,7 @@ pub(crate) enum Ended {
     Gone,
     /// It broke: the `errno`.
     Broken(i32),
-    /// The peer sent what no honest one sends.
+    /// The peer sent bytes that no honest peer sends.
     Violation(Violation),
 }
 
@@ -94,13 +94,13 @@ pub(crate) struct Bridge {
     socket: Option<Connection>,
     sending: Sending,
     receiving: Receiving,
-    /// Why nothing more can be sent. What has come is taken all the same.
+    /// The reason why nothing more can be sent. Bytes that have come are taken all the same.
     mute: Option<Ended>,
-    /// How the connection ended; nothing is sent or taken after that.
+    /// The way the connection ended; nothing is sent or taken after that.
     ended: Option<Ended>,
-    /// Whether the peer answers.
+    /// The check that the peer still answers.
     keep_alive: Option<KeepAlive>,
-    /// Whether something was sent that may not have come to its host.
+    /// True if something was sent that may not have come to the peer's host.
     on_watch: bool,
 }
 
@@ -138,7 +138,8 @@ impl Bridge {
         self.socket.as_ref().map(AsFd::as_fd)
     }
 
-    /// By what the connection is encrypted, if it is: with such a one no long message leaves but by copies.
+    /// The TLS suite of the connection, if it is encrypted: over such a one long messages leave by
+    /// copies only.
     pub(crate) fn suite(&self) -> Option<&'static str> {
         self.socket.as_ref().and_then(Connection::suite)
     }
@@ -157,7 +158,8 @@ impl Bridge {
         self.keep_alive = Some(KeepAlive::new(silence));
     }
 
-    /// Whether something was sent since this was asked last, so that the peer is to be [looked](Bridge::look) at.
+    /// Returns whether something was sent since the last call, so that the peer is to be
+    /// [looked](Bridge::look) at.
     #[inline]
     pub(crate) fn take_has_sent(&mut self) -> bool {
         let has_sent = self.sending.take_has_sent();
@@ -165,10 +167,10 @@ impl Bridge {
         has_sent
     }
 
-    /// Looks whether the peer answers, if it has to: when to do so again.
+    /// Looks whether the peer answers, if it has to. Returns when to do so again.
     ///
     /// # Errors
-    /// It does not.
+    /// The peer does not answer.
     pub(crate) fn look(&mut self, now_ns: u64) -> Result<Option<u64>, Ended> {
         self.unless_ended(|bridge| {
             let (Some(socket), Some(keep_alive), true) =
@@ -187,16 +189,16 @@ impl Bridge {
         })
     }
 
-    /// How much has come from the peer.
+    /// The count of frames and bytes that have come from the peer.
     pub(crate) fn reached(&self) -> Reached {
         self.receiving.reached()
     }
 
-    /// Goes on over another connection, of which `rest` has come already. So much has come to the peer,
-    /// as it says.
+    /// Goes on over another connection, of which `rest` has come already. The peer has received so
+    /// much, as it says.
     ///
     /// # Errors
-    /// That cannot be.
+    /// The peer cannot have received so much.
     pub(crate) fn resume(
         &mut self,
         socket: Connection,
@@ -212,13 +214,14 @@ impl Bridge {
         })
     }
 
-    /// Takes what is in the lane to the connection, and what has come from there to the lane. Whether
-    /// anything came, or there is more to be sent at once. `waits`: the endpoint has found no room in its lane, or
-    /// is about to sleep. Otherwise what the peer is to hear of what came is left to be [handed on](Bridge::hand_on)
-    /// where a long message is to be [taken](Bridge::direct) next: it can be said with the end of that.
+    /// Moves descriptors from the lane to the connection, and bytes from the connection to the
+    /// lane. Returns whether anything came, or there is more to be sent at once. `waits`: the
+    /// endpoint has found no room in its lane, or is about to sleep. Otherwise the acknowledgement
+    /// of what came is left to be [handed on](Bridge::hand_on) if a long message is to be
+    /// [taken](Bridge::direct) next: it can go with the end of that message.
     ///
     /// # Errors
-    /// The connection has ended. What came before that is in the lane.
+    /// The connection has ended. Frames that came before that are in the lane.
     pub(crate) fn turn(&mut self, waits: bool, budget: &mut Budget) -> Result<bool, Ended> {
         self.unless_ended(|bridge| {
             let Some(socket) = &mut bridge.socket else { return Ok(()) };
@@ -227,22 +230,22 @@ impl Bridge {
             bridge.receiving.acknowledge(done);
             match (came, bridge.mute) {
                 (Ok(()), None) => bridge.send(waits, bridge.receiving.direct().is_some()),
-                // Why it broke has been said to who sent.
+                // The sender has been told why it broke.
                 (Err(Ended::Gone), Some(why)) => Err(why),
                 (came, _) => came,
             }
         })?;
-        // What has come before it broke is taken to the end.
+        // Bytes that came before it broke are taken to the end.
         Ok(self.receiving.has_moved() || self.sending.is_cut_short() || self.mute.is_some())
     }
 
-    /// Whether the connection had nothing more to take at the last [turn](Bridge::turn), and tells of what comes.
-    /// Without one there is nothing to take.
+    /// Returns whether the connection had nothing more to take at the last [turn](Bridge::turn),
+    /// and reports new bytes. Without a connection there is nothing to take.
     pub(crate) fn is_drained(&self) -> bool {
         self.socket.is_none() || self.receiving.is_drained()
     }
 
-    /// Does something that may find that the connection has ended, if it has not.
+    /// Runs `act` unless the connection has ended; `act` may find that it has.
     fn unless_ended<T>(
         &mut self,
         act: impl FnOnce(&mut Bridge) -> Result<T, Ended>,
@@ -253,8 +256,8 @@ impl Bridge {
         }
     }
 
-    /// Takes what is in the lane to the connection, as far as there is room. What goes wrong is said by the
-    /// next turn.
+    /// Sends the lane's descriptors over the connection, as far as there is room. The next turn
+    /// reports an error.
     pub(crate) fn hand_on(&mut self) {
         let _ = self.unless_ended(|bridge| match bridge.mute {
             None => bridge.send(false, false),
@@ -262,7 +265,7 @@ impl Bridge {
         });
     }
 
-    /// `later`: there is time for what the peer is to hear.
+    /// `later`: the acknowledgement may be sent later.
     fn send(&mut self, waits: bool, later: bool) -> Result<(), Ended> {
         let Some(socket) = &mut self.socket else { return Ok(()) };
         let mut word = self.receiving.word(waits);
@@ -276,8 +279,9 @@ impl Bridge {
         Ok(())
     }
 
-    /// Sends a message straight from its memory, after all that is in the lane: `words` begin its frame, and
-    /// `name` is what [`take_sent`](Bridge::take_sent) calls it. It goes with the next turn.
+    /// Sends a message straight from its memory, after all that is in the lane: `words` begin its
+    /// frame, and `name` is its name in [`take_sent`](Bridge::take_sent). It goes with the next
+    /// turn.
     ///
     /// # Safety
     /// The parts can be read until it is named there, or the bridge has [settled](Bridge::settle).
@@ -303,12 +307,12 @@ impl Bridge {
         self.sending.take_sent(self.socket.as_ref().map(AsFd::as_fd))
     }
 
-    /// From here on long messages leave by this. None is on its way.
+    /// From here on long messages leave by this transmitter. None is on its way.
     pub(crate) fn leave_by(&mut self, transmitter: Transmitter) {
         self.sending.leave_by(transmitter);
     }
 
-    /// Whether memory of messages that are handed to the kernel is still read.
+    /// Returns whether the kernel still reads memory of messages that were handed to it.
     pub(crate) fn has_in_flight(&self) -> bool {
         self.sending.has_in_flight()
     }
@@ -317,7 +321,7 @@ impl Bridge {
     pub(crate) fn settle(&mut self) {
         if self.sending.has_in_flight() {
             self.ended.get_or_insert(Ended::Broken(Errno::CONNABORTED.raw_os_error()));
-            // Without a connection nothing is airborne.
+            // Without a connection nothing is in flight.
             if let Some(socket) = &self.socket {
                 self.sending.settle(socket.as_fd());
             }
@@ -334,8 +338,8 @@ impl Bridge {
         self.receiving.through_lane();
     }
 
-    /// Puts some of them to their place: how many, 0 if no more have come yet. What has come already, `put`
-    /// copies there; the kernel does the rest.
+    /// Puts some of them to their place and returns how many, 0 if no more have come yet. `put`
+    /// copies the bytes that have come already; the kernel does the rest.
     ///
     /// # Errors
     /// As for [`Bridge::turn`].
@@ -357,7 +361,7 @@ impl Bridge {
     /// Says that this side closes the connection, after all that is in the lane.
     pub(crate) fn say_goodbye(&mut self) {
         self.sending.end();
-        // If it is broken, there is nobody to say it to.
+        // If it is broken, there is no peer to tell.
         let sent = self.unless_ended(|bridge| match bridge.mute {
             None => bridge.send(true, false),
             Some(why) => Err(why),
@@ -371,8 +375,8 @@ impl Bridge {
         }
     }
 
-    /// Whether the kernel has got all that was put into the lane, or nothing takes it any more. Without a
-    /// connection: whether it has come to the peer.
+    /// Returns whether the kernel has got all that was put into the lane, or nothing takes it any
+    /// more. Without a connection: whether it has come to the peer.
     pub(crate) fn is_sent(&self) -> bool {
         match &self.socket {
             Some(socket) => {
@@ -382,7 +386,7 @@ impl Bridge {
         }
     }
 
-    /// Whether all that was put into the lane has come to the peer.
+    /// Returns whether all that was put into the lane has come to the peer.
     pub(crate) fn is_flushed(&self) -> bool {
         self.sending.is_flushed()
     }
@@ -403,13 +407,13 @@ impl Drop for Bridge {
     }
 }
 
-/// What one side tells the other with each frame.
+/// The acknowledgement and credit that one side sends the other with each frame.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Word {
     /// Descriptors that have come.
     received: u64,
     /// Credit that was given back.
     released: u64,
-    /// Whether it is worth a frame of its own.
+    /// True if it is worth a frame of its own.
     is_due: bool,
 }

@@ -2,15 +2,15 @@
 
 use crate::wire::descriptor::{Body, Header, Piece};
 
-/// Where no more than so many bytes of a long message are still to come, credit is told of with its end: before
-/// that the peer can send nothing else.
+/// If no more than so many bytes of a long message are still to come, credit is sent with its end:
+/// before that the peer can send nothing else.
 const SOON_BYTES: u64 = 256 << 10;
 
-/// What is coming.
+/// A message of which bytes are still to come.
 pub(super) struct PartialReceive {
-    /// That of its frame.
+    /// The header of its frame.
     pub(super) frame: Header,
-    /// That of the next descriptor of it.
+    /// The header of its next descriptor.
     pub(super) header: Header,
     pub(super) body: Body,
     /// Bytes that the frame has behind its words.
@@ -18,7 +18,7 @@ pub(super) struct PartialReceive {
     pub(super) is_long: bool,
     /// Bytes of it that are not in the lane yet, nor in `range`, nor in their place.
     pub(super) left: u64,
-    /// Whether they go to their place without the lane.
+    /// True if its bytes go to their place without the lane.
     pub(super) direct: bool,
     pub(super) range: Option<Piece>,
     /// Bytes of the range that are there.
@@ -38,7 +38,7 @@ impl PartialReceive {
         PartialReceive { frame, header, body, len, is_long, left, direct, range, filled }
     }
 
-    /// Whether it is a long message of which little is left.
+    /// Returns whether it is a long message of which little is left.
     pub(super) fn ends_soon(&self) -> bool {
         self.is_long && self.left <= SOON_BYTES
     }

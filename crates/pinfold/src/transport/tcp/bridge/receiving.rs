@@ -4,8 +4,8 @@
 //! Bytes come into a buffer; the bulk bytes of a piece, as far as they are not there already, come
 //! straight to their place in the lane.
 //!
-//! **Invariant.** What is written lies in the buffer, or in a range that the lane has lent to the next
-//! descriptor, which was not pushed yet.
+//! **Invariant.** Bytes are written only to the buffer, or to a range that the lane has lent to the
+//! next descriptor, which was not pushed yet.
 
 use std::sync::Arc;
 
@@ -31,11 +31,12 @@ use crate::{
 
 /// Bytes that are taken at a time, but for those of pieces.
 const BUFFER_BYTES: usize = 16 << 10;
-/// Bytes that are taken with the end of a long message if another follows it, as far as is known: what begins
-/// that, and not what is to come straight to its place.
+/// Bytes that are taken with the end of a long message if another is expected to follow: the
+/// beginning of that one, and not the bytes that are to come straight to their place.
 const AHEAD_BYTES: usize = 128;
-/// Descriptors that have come, bytes that have come with them, and credit that was given back, of which
-/// the peer hears in a frame of its own if there is no other. A peer whose lane is full before that asks.
+/// Descriptors that have come, bytes that have come with them, or credit that was given back, after
+/// which the peer hears of it in a frame of its own if there is no other. A peer whose lane is full
+/// before that asks.
 const WORD_DESCRIPTORS: u64 = 16;
 const WORD_BYTES: u64 = 32 << 10;
 const WORD_CREDIT: u64 = 64 << 10;
@@ -44,7 +45,7 @@ const RANGE_MIN: u32 = 1024;
 
 const NO_PIECE: Piece = Piece { offset: 0, len: 0, sample: 0 };
 
-/// What comes next.
+/// The stage of parsing: the kind of the next bytes.
 enum Stage {
     Head,
     Body {
@@ -56,7 +57,7 @@ enum Stage {
     Over,
 }
 
-/// Why the bytes that are there do not make a frame.
+/// The reason why the bytes that are there do not make a frame.
 #[derive(PartialEq, Eq)]
 enum Pause {
     /// More bytes have to come.
@@ -70,12 +71,12 @@ enum Pause {
 /// The receiving half.
 pub(super) struct Receiving {
     lane: LaneTx,
-    /// Whether the senders of long messages wait until they have come.
+    /// True if the senders of long messages wait until they have come.
     resumes: bool,
     received: u64,
-    /// Whether bytes have come since somebody asked.
+    /// True if bytes have come since the last [`Receiving::has_moved`].
     moved: bool,
-    /// Whether the connection had nothing more when it was looked at last.
+    /// True if the connection had nothing more at the last look.
     drained: bool,
     /// Bulk bytes that came since the peer was told.
     bytes: u64,
@@ -83,12 +84,13 @@ pub(super) struct Receiving {
     asked: bool,
     heard: Word,
     stage: Stage,
-    /// How many frames in a row were long messages.
+    /// The number of long messages among the last frames, in a row.
     longs: u32,
-    /// What was coming when the connection broke. It goes on when its frame comes again.
+    /// The message that was coming when the connection broke. It goes on when its frame comes
+    /// again.
     parted: Option<PartialReceive>,
     buffer: Vec<u8>,
-    /// What of it has come and is not used up.
+    /// The range of it that has come and is not used up.
     start: usize,
     end: usize,
 }
@@ -121,19 +123,20 @@ impl Receiving {
         }
     }
 
-    /// Whether bytes have come since this was asked last. The end of the connection may come behind them, of
-    /// which nothing tells then.
+    /// Returns whether bytes have come since the last call. The end of the connection may come
+    /// behind them, and then no event reports it.
     pub(super) fn has_moved(&mut self) -> bool {
         std::mem::take(&mut self.moved)
     }
 
-    /// Whether the connection had nothing more when it was looked at last: it tells of what comes now.
+    /// Returns whether the connection had nothing more at the last look: it reports bytes that come
+    /// now.
     pub(super) fn is_drained(&self) -> bool {
         self.drained
     }
 
-    /// The connection has broken. What has come of a frame stays where it is; bytes that nobody has looked at
-    /// come again.
+    /// The connection has broken. The bytes of a frame that have come stay where they are; bytes
+    /// that were not parsed come again.
     pub(super) fn break_off(&mut self) {
         if let Stage::Bulk(partial) = std::mem::replace(&mut self.stage, Stage::Head) {
             self.parted = Some(partial);
@@ -141,7 +144,7 @@ impl Receiving {
         (self.start, self.end) = (0, 0);
     }
 
-    /// How much has come.
+    /// The count of frames and bytes that have come.
     pub(super) fn reached(&self) -> Reached {
         let coming = match &self.stage {
             Stage::Bulk(partial) => Some(partial),
@@ -155,22 +158,22 @@ impl Receiving {
         self.break_off();
         self.heard.received = self.heard.received.max(received);
         (self.end, self.buffer) = (rest.len(), rest);
-        // What has come, its greeting was told; what credit it has, it was not.
+        // The peer learnt from the greeting how much has come, but not how much credit it has.
         self.told = Word { received: self.received, ..Word::default() };
     }
 
-    /// What the peer has said last.
+    /// The peer's last acknowledgement and credit.
     pub(super) fn heard(&self) -> Word {
         self.heard
     }
 
-    /// So many descriptors of the other direction are done with. Whoever sees that in the lane's
-    /// cursor sees no less in a descriptor that is pushed after it.
+    /// So many descriptors of the other direction are done with. A thread that sees that in the
+    /// lane's cursor sees no less in a descriptor that is pushed after it.
     pub(super) fn acknowledge(&mut self, count: u64) {
         self.lane.acknowledge(count);
     }
 
-    /// What the peer is to hear.
+    /// The acknowledgement and credit for the peer.
     pub(super) fn word(&self, waits: bool) -> Word {
         let (received, released) = (self.received, self.lane.released());
         let news = received != self.told.received || released != self.told.released;
@@ -183,7 +186,7 @@ impl Receiving {
         Word { received, released, is_due }
     }
 
-    /// Whether a long message is about to end, and its sender is told of that then.
+    /// Returns whether a long message is about to end, and its sender is told of that then.
     fn ends_soon(&self) -> bool {
         self.resumes && matches!(&self.stage, Stage::Bulk(partial) if partial.ends_soon())
     }
@@ -199,7 +202,7 @@ impl Receiving {
         self.lane.budgeted()
     }
 
-    /// Takes what has come, as far as the lane has room for it.
+    /// Takes the bytes that have come, as far as the lane has room for them.
     pub(super) fn take(
         &mut self,
         socket: &mut Connection,
@@ -211,7 +214,7 @@ impl Receiving {
             match self.parse(budget)? {
                 Pause::Over => return Err(Ended::Closed),
                 Pause::Room => return Ok(()),
-                // What comes after this look is told of by the connection (`epoll(7)`).
+                // The connection reports bytes that come after this look (`epoll(7)`).
                 Pause::Bytes if !more => return Ok(()),
                 Pause::Bytes => match self.read(socket)? {
                     Received::Bytes(_) => {
@@ -228,7 +231,7 @@ impl Receiving {
         }
     }
 
-    /// Reads what the connection has: first what the piece lacks that is coming.
+    /// Reads from the connection: first the missing bytes of the piece that is coming.
     fn read(&mut self, socket: &mut Connection) -> Result<Received, Ended> {
         self.buffer.resize(BUFFER_BYTES, 0);
         self.buffer.copy_within(self.start..self.end, 0);
@@ -250,7 +253,8 @@ impl Receiving {
             }
             return Ok(got);
         };
-        // SAFETY: what is left of a range that is lent to the descriptor to come, and the buffer's own bytes.
+        // SAFETY: the rest of a range that is lent to the descriptor to come, and the buffer's own
+        // bytes.
         let got = unsafe { socket.recv(&[part, buffer]) }?;
         if let Received::Bytes(bytes) = got {
             let there = bytes.min(part.len);
@@ -260,7 +264,7 @@ impl Receiving {
         Ok(got)
     }
 
-    /// Makes descriptors of what is there.
+    /// Makes descriptors of the bytes in the buffer.
     fn parse(&mut self, budget: &mut Budget) -> Result<Pause, Violation> {
         loop {
             let there = &self.buffer[self.start..self.end];
@@ -329,7 +333,7 @@ impl Receiving {
         Ok(())
     }
 
-    /// What follows the words of a frame is to come next.
+    /// The body of a frame is to come next, after its words.
     fn follow(&mut self, header: Header, mut body: Body, follows: Follows) {
         self.longs =
             if matches!(follows, Follows::Long(_)) { self.longs.saturating_add(1) } else { 0 };
@@ -344,7 +348,7 @@ impl Receiving {
             }
             Follows::Long(len) => {
                 if header.kind() == Some(Kind::Eager) {
-                    // So that it is known where it goes.
+                    // The descriptor is pushed first, so that the message's place is known.
                     let eager = Eager { piece: NO_PIECE, ..Eager::read(&body) };
                     body[..3].copy_from_slice(&eager.body());
                     self.push(header, &body);
@@ -375,8 +379,9 @@ impl Receiving {
         }
     }
 
-    /// Puts bytes that [`direct`](Receiving::direct) tells of to their place: how many, 0 if no more have
-    /// come yet. What has come already, `put` copies there; the kernel does the rest.
+    /// Puts bytes that [`direct`](Receiving::direct) tells of to their place and returns how many,
+    /// 0 if no more have come yet. `put` copies the bytes that have come already; the kernel does
+    /// the rest.
     ///
     /// # Safety
     /// `to` can be written.
@@ -396,7 +401,8 @@ impl Receiving {
                 let ahead = if self.longs > 1 { AHEAD_BYTES } else { BUFFER_BYTES };
                 let buffer = Part { ptr: self.buffer.as_mut_ptr(), len: ahead };
                 let parts = [Part { ptr: to.ptr, len }, buffer];
-                // Nothing is read beyond what the message has left but what comes after it.
+                // Nothing is read beyond the message's last bytes but the beginning of the next
+                // frame.
                 let parts = if len as u64 == left { &parts[..] } else { &parts[..1] };
                 // SAFETY: `to` by contract; the buffer's own bytes.
                 match unsafe { socket.recv(parts) }? {
@@ -471,7 +477,7 @@ impl Receiving {
             }
             _ => body[..1].copy_from_slice(&piece.body()),
         }
-        // What does not fit into the lane in one range goes on as any message does.
+        // A message that does not fit into the lane in one range goes on as any message does.
         partial.header = Header::new(Kind::Data, 0, header.aux());
         partial.range = None;
         self.push(header, &body);

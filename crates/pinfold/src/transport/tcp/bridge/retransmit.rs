@@ -1,5 +1,6 @@
-//! What was sent and may have to be sent again: descriptors, not data. The bytes of pieces stay in the lane,
-//! those of long messages with their senders, until the peer has said that it has them.
+//! Frames that were sent and may have to be sent again: descriptors, not data. The bytes of pieces
+//! stay in the lane, those of long messages with their senders, until the peer has said that it has
+//! them.
 //!
 //! **Invariant.** It holds exactly the frames from the first that is not acknowledged to the last that was
 //! sent, in the order of their numbers.
@@ -26,12 +27,12 @@ pub(super) struct Frame {
     pub follows: Bytes,
 }
 
-/// What follows its words.
+/// The bytes behind a frame's words.
 pub(super) enum Bytes {
     Nothing,
     /// Bulk bytes of the lane.
     Bulk(Piece),
-    /// A message in its sender's memory, and what that calls it.
+    /// A message in its sender's memory, and its name there.
     Message {
         name: u64,
         parts: Parts,
@@ -39,7 +40,7 @@ pub(super) enum Bytes {
 }
 
 impl Bytes {
-    /// How many.
+    /// The number of bytes.
     fn len(&self) -> u64 {
         match self {
             Bytes::Nothing => 0,
@@ -95,7 +96,7 @@ pub(super) enum Stretch {
 #[derive(Default)]
 pub(super) struct Retransmit {
     acknowledged: u64,
-    /// Those of them that were descriptors of the lane.
+    /// The frames among them that were descriptors of the lane.
     lane_acknowledged: u64,
     frames: VecDeque<Frame>,
     /// Long messages among them.
@@ -115,7 +116,7 @@ impl Retransmit {
         self.acknowledged + self.frames.len() as u64
     }
 
-    /// Up to which number the peer has acknowledged them.
+    /// The number up to which the peer has acknowledged them.
     pub(super) fn acknowledged(&self) -> u64 {
         self.acknowledged
     }
@@ -130,10 +131,10 @@ impl Retransmit {
         self.messages
     }
 
-    /// The peer has got the frames up to this number: says which long messages were among them.
+    /// The peer has got the frames up to this number: names the long messages among them to `each`.
     ///
     /// # Errors
-    /// It was not sent.
+    /// A frame of that number was not sent.
     pub(super) fn acknowledge(
         &mut self,
         upto: u64,
@@ -157,7 +158,7 @@ impl Retransmit {
         Ok(())
     }
 
-    /// Those that are not acknowledged, with their numbers.
+    /// The frames that are not acknowledged, with their numbers.
     pub(super) fn again(&self) -> impl Iterator<Item = (u64, &Frame)> {
         (self.acknowledged + 1..).zip(&self.frames)
     }

@@ -1,13 +1,14 @@
 #![allow(unsafe_code)]
 //! From the lane to the connection.
 //!
-//! Accounting: the bytes to be sent next are the first run of `runs` from `done` on, then the other runs.
-//! What lies in `scratch` goes in the order of the runs.
+//! Accounting: the bytes to be sent next are the first run of `runs` from `done` on, then the other
+//! runs. The bytes in `scratch` go in the order of the runs.
 //!
-//! **Invariant.** A run of bulk bytes is of a piece that was not given back: the descriptors of all runs
-//! are beyond those that the peer has acknowledged. A part of a message is read until the message is named as
-//! sent, and not after: that is when the kernel looks at it no more and, if the pair outlives its connections, the
-//! peer has acknowledged it; or until the outlet has settled.
+//! **Invariant.** A run of bulk bytes is of a piece that was not given back: the descriptors of all
+//! runs are beyond those that the peer has acknowledged. A part of a message is read until the
+//! message is named as sent, and not after: that is when the kernel looks at it no more and, if the
+//! pair outlives its connections, the peer has acknowledged it; or until the transmitter has
+//! settled.
 
 use std::{
     collections::VecDeque,
@@ -45,7 +46,7 @@ use crate::{
     },
 };
 
-/// Bytes that a turn sends, about, where others may wait for theirs: half a millisecond.
+/// Bytes that a turn sends, about, if other peers may wait for their turn: half a millisecond.
 const BYTES_A_TURN: usize = 4 << 20;
 
 /// Frames that are gathered before they are sent.
@@ -55,9 +56,9 @@ const FRAMES_A_CALL: usize = 128;
 enum Run {
     /// So many of the scratch.
     Scratch(usize),
-    /// Those of a piece.
+    /// Bulk bytes of a piece.
     Bulk(Piece),
-    /// A part of a message in its sender's memory, and how it is to be sent.
+    /// A part of a message in its sender's memory, and its mode of sending.
     Direct(Part, SendMode),
     /// No bytes: all those of this message are sent.
     Sent(u64),
@@ -78,22 +79,22 @@ impl Run {
 pub(super) struct Sending {
     lane: LaneRx,
     scratch: Vec<u8>,
-    /// Where in it the first run of it begins.
+    /// The offset of its first run in it.
     scratch_at: usize,
     runs: VecDeque<Run>,
     /// Bytes of the first run that are sent.
     done: usize,
-    /// What was said last, in a frame that is gathered.
+    /// The last word, in a frame that is gathered.
     said: Word,
     /// Frames that brought something and are not acknowledged.
     kept: Retransmit,
-    /// How long messages leave.
+    /// The transmitter of long messages.
     transmitter: Transmitter,
-    /// Those that have left.
+    /// The long messages that have left.
     transmit_done: TransmitDone,
     /// Frames up to which an acknowledgement was asked for.
     asked: u64,
-    /// Whether anything was sent since somebody asked.
+    /// True if anything was sent since the last [`Sending::take_has_sent`].
     has_sent: bool,
     /// See [`Sending::send`], and [`Sending::is_cut_short`].
     pub(super) share: usize,
@@ -101,7 +102,7 @@ pub(super) struct Sending {
     ending: Ending,
 }
 
-/// How far the end of the connection has come.
+/// The progress of ending the connection.
 #[derive(PartialEq, Eq)]
 enum Ending {
     No,
@@ -138,19 +139,21 @@ impl Sending {
         }
     }
 
-    /// The peer has said what it has got, and what credit it gives back. Descriptors that are done with.
+    /// The peer has said how much it has got, and how much credit it gives back. Returns the number
+    /// of descriptors that are done with.
     pub(super) fn heard(&mut self, word: Word) -> Result<u64, Violation> {
         if word.received != self.kept.acknowledged() || word.released > self.lane.released() {
             let transmit_done = &mut self.transmit_done;
             self.kept.acknowledge(word.received, |name| transmit_done.acknowledged(name))?;
             self.lane.release(word.released.saturating_sub(self.lane.released()));
-            // The endpoint looks at its lane at each turn; nobody sleeps while this runs.
+            // The endpoint looks at its lane at each turn; no thread sleeps while this runs.
             let _ = self.lane.publish_first(self.kept.lane_acknowledged());
         }
         Ok(self.kept.lane_acknowledged())
     }
 
-    /// The connection has broken, if there was one. What is to be sent again, the next one's beginning says.
+    /// The connection has broken, if there was one. The beginning of the next one says how much is
+    /// to be sent again.
     pub(super) fn break_off(&mut self, socket: Option<BorrowedFd<'_>>) {
         if let Some(socket) = socket {
             self.transmitter.break_off(socket);
@@ -164,10 +167,10 @@ impl Sending {
         self.said = Word::default();
     }
 
-    /// Goes on over another connection, with what the peer has not received.
+    /// Goes on over another connection, with the frames that the peer has not received.
     ///
     /// # Errors
-    /// It cannot have received what it says.
+    /// The peer cannot have received as much as it says.
     pub(super) fn resume(&mut self, received: Reached, word: &Word) -> Result<(), Violation> {
         self.break_off(None);
         let released = self.lane.released();
@@ -190,8 +193,8 @@ impl Sending {
         Ok(())
     }
 
-    /// Sends a message straight from its memory, after all that is in the lane. It is one of those that
-    /// [`take_sent`](Sending::take_sent) names once that can be used again.
+    /// Sends a message straight from its memory, after all that is in the lane.
+    /// [`take_sent`](Sending::take_sent) names it once its memory can be used again.
     ///
     /// # Safety
     /// The parts can be read until then, or until this is gone.
@@ -268,7 +271,7 @@ impl Sending {
         self.transmit_done.take()
     }
 
-    /// Hears of messages that the kernel no longer looks at.
+    /// Takes the names of messages that the kernel no longer looks at.
     fn collect(&mut self) {
         while let Some(message) = self.transmitter.take_transmitted() {
             self.transmit_done.transmitted(message);
@@ -280,7 +283,8 @@ impl Sending {
         self.transmitter = transmitter;
     }
 
-    /// Whether memory of messages is read that are sent as far as this is concerned.
+    /// Returns whether the kernel still reads memory of messages that are sent as far as this is
+    /// concerned.
     pub(super) fn has_in_flight(&self) -> bool {
         self.transmitter.has_in_flight()
     }
@@ -297,29 +301,30 @@ impl Sending {
         }
     }
 
-    /// Whether nothing is left to be sent.
+    /// Returns whether nothing is left to be sent.
     pub(super) fn is_empty(&self) -> bool {
         self.runs.is_empty() && self.lane.head().is_none() && self.ending != Ending::Due
     }
 
-    /// Whether anything was sent since this was asked last.
+    /// Returns whether anything was sent since the last call.
     #[inline]
     pub(super) fn take_has_sent(&mut self) -> bool {
         std::mem::take(&mut self.has_sent)
     }
 
-    /// Whether the peer has got everything.
+    /// Returns whether the peer has got everything.
     pub(super) fn is_flushed(&self) -> bool {
         self.is_empty() && self.kept.acknowledged() == self.kept.last()
     }
 
-    /// Whether the peer is told that, or is about to be.
+    /// Returns whether the peer has that word, or is about to be sent it.
     pub(super) fn has_told(&self, word: &Word) -> bool {
         self.said.received == word.received && self.said.released == word.released
     }
 
-    /// Sends what there is, as far as there is room. Unless the endpoint waits, it is given back after
-    /// its share, [`BYTES_A_TURN`]: a peer that takes as fast as this side sends would keep it from all others.
+    /// Sends as much as there is room for. Unless the endpoint waits, it is given back after its
+    /// share, [`BYTES_A_TURN`]: a peer that takes as fast as this side sends would keep it from all
+    /// others.
     pub(super) fn send(
         &mut self,
         socket: &mut Connection,
@@ -352,7 +357,7 @@ impl Sending {
         Ok(())
     }
 
-    /// Makes frames of what is in the lane.
+    /// Makes frames of the descriptors in the lane.
     fn gather(&mut self, word: &Word, waits: bool, most: usize) -> Result<(), Violation> {
         let mut frames = 0;
         while frames < most
@@ -363,7 +368,7 @@ impl Sending {
             let (words, piece) = frame::crossing(header, &mut body)
                 .ok_or(Violation("what it is told does not go to other hosts"))?;
             self.lane.advance(header)?;
-            // Whoever waits for room hears of it no later than the last of these has come.
+            // A sender that waits for room hears of it no later than the last of these has come.
             let wants_word = waits && self.lane.head().is_none();
             let follows = piece.map_or(Bytes::Nothing, Bytes::Bulk);
             self.add(word, wants_word, Frame { header, body, words, follows })?;
@@ -399,14 +404,16 @@ impl Sending {
         }
     }
 
-    /// Whether it was given back before the connection was full: that will not tell of its room.
+    /// Returns whether it was given back before the connection was full: that will not report its
+    /// room.
     pub(super) fn is_cut_short(&self) -> bool {
         self.is_cut_short
     }
 
-    /// Sends the runs: how many bytes. None: the connection takes no more.
+    /// Sends the runs. Returns how many bytes went. `None`: the connection takes no more.
     fn send_some(&mut self, socket: &mut Connection) -> io::Result<usize> {
-        // What is not copied goes by itself: what comes before and behind it is copied, and used again at once.
+        // A run that is not copied goes by itself: the runs before and behind it are copied, and
+        // their memory is used again at once.
         let sent = match self.runs.front() {
             Some(&Run::Direct(_, mode)) if mode != SendMode::Plain => {
                 let parts = self.parts(|run| matches!(run, Run::Direct(..)))?.0;
@@ -428,7 +435,8 @@ impl Sending {
         Ok(sent)
     }
 
-    /// Sends by a call what is next and may be copied, and as much as there is room for of it: how many bytes.
+    /// Sends by a call the next runs that may be copied, as far as there is room, and returns how
+    /// many bytes.
     fn send_plainly(&mut self, socket: &mut Connection) -> io::Result<usize> {
         let mut long = false;
         let mut first = true;
@@ -438,7 +446,7 @@ impl Sending {
                 _ => None,
             };
             long |= direct.is_some();
-            // What is next is sent whatever was chosen for it.
+            // The first run is sent whatever mode was chosen for it.
             std::mem::take(&mut first) || direct.is_none_or(|mode| mode == SendMode::Plain)
         })?;
         let started = if long { clock::ticks() } else { 0 };
@@ -451,7 +459,7 @@ impl Sending {
         Ok(sent)
     }
 
-    /// The bytes of the first runs that `may` go; whether others follow.
+    /// The bytes of the first runs for which `may` is true, and whether others follow.
     fn parts(&self, mut may: impl FnMut(&Run) -> bool) -> io::Result<(SmallVec<[Part; 4]>, bool)> {
         let mut parts = SmallVec::new();
         let (mut at, mut done) = (self.scratch_at, self.done);

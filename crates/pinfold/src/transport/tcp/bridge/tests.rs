@@ -96,7 +96,7 @@ fn encrypted_pair(budget: usize) -> (Side, Side) {
     (one, two)
 }
 
-/// What a test sends: descriptors, some with bytes.
+/// A message of a test: descriptors, some with bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Sent {
     Inline(u32, Vec<u64>),
@@ -128,7 +128,7 @@ struct Feeder {
 }
 
 impl Feeder {
-    /// Puts in what there is room for.
+    /// Puts in as much as there is room for.
     fn feed(&mut self, side: &mut Side) {
         while side.tx.has_room(&mut side.budget).unwrap() {
             match self.queue.front() {
@@ -232,7 +232,7 @@ fn without_pieces(all: &[Sent]) -> Vec<Sent> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 40, ..ProptestConfig::default() })]
 
-    /// All comes, once and in order, both ways, whatever room there is and whoever is slow.
+    /// All messages come, once and in order, both ways, for any room and if either side is slow.
     #[test]
     fn all_comes_in_order(
         there in prop::collection::vec(Sent::any(), 0..120),
@@ -276,7 +276,7 @@ proptest! {
     }
 }
 
-/// Puts inline messages in until nothing moves any more. How many.
+/// Puts inline messages in until nothing moves any more, and returns how many.
 fn flood(side: &mut Side, other: &mut Side, turns: bool) -> u64 {
     let (mut sent, mut idle) = (0, 0);
     while idle < 1000 {
@@ -299,7 +299,7 @@ fn who_does_not_take_stops_who_sends() {
     for (turns, encrypted) in [(false, false), (true, false), (false, true), (true, true)] {
         let (mut one, mut two) = if encrypted { encrypted_pair(1 << 20) } else { pair(1 << 20) };
         let sent = flood(&mut one, &mut two, turns);
-        // The two lanes, and what the kernel holds: 40 bytes each in queues of some megabytes.
+        // The two lanes, and the kernel's queues: 40 bytes each in queues of some megabytes.
         assert!(sent < 400_000, "{sent}");
         let (most, least) = (one.tx.budgeted(), one.budget.used());
         assert!(most <= 1 << 20 && least <= 1 << 20);
@@ -346,11 +346,12 @@ fn who_goes_without_a_word_is_gone() {
     let ended = two.until_it_ends();
     assert!(matches!(ended, Ended::Gone | Ended::Broken(_)), "{ended:?}");
     assert!(!two.rx.is_closed());
-    // What had come whole is there.
+    // A message that had come whole is there.
     assert!(two.rx.head().is_some());
 }
 
-/// Only who has found nothing may wait to be told of more: the end can have come together with the last bytes.
+/// Only a side that has found nothing may wait to be told of more: the end can have come together
+/// with the last bytes.
 #[test]
 fn who_has_taken_something_looks_again() {
     let (stream, mut raw) = streams();
@@ -364,7 +365,7 @@ fn who_has_taken_something_looks_again() {
     }
     assert!(!side.bridge.is_drained());
     assert_eq!(side.until_it_ends(), Ended::Gone);
-    // Nor may one that has no room for what is there.
+    // Nor may one whose lane has no room for the next bytes.
     let (mut one, mut two) = pair(0);
     flood(&mut one, &mut two, true);
     assert!(!two.bridge.is_drained());
@@ -391,7 +392,7 @@ fn what_means_nothing_elsewhere_is_not_sent() {
     assert!(matches!(ended, Ended::Violation(_)), "{ended:?}");
 }
 
-/// A stranger's bytes, and how that ends.
+/// Feeds a stranger's bytes, and returns how that ends.
 fn judged(bytes: &[u8], at_a_time: usize) -> Result<Side, Ended> {
     let (mut stranger, two) = streams();
     stranger.set_nodelay(true).unwrap();
@@ -452,7 +453,7 @@ fn nonsense_ends_the_connection() {
     }
 }
 
-/// What has come, and what credit was given back, is never less than it was said to be.
+/// The count of frames that have come, and the credit that was given back, never shrink.
 #[test]
 fn what_was_said_is_not_taken_back() {
     let word = |received, released| {
@@ -487,7 +488,7 @@ fn what_was_said_is_not_taken_back() {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 60, ..ProptestConfig::default() })]
 
-    /// Whatever is sent, it comes to nothing worse than an end.
+    /// Bytes at random do no worse than end the connection.
     #[test]
     fn bytes_at_random_do_no_harm(
         kinds in prop::collection::vec((0..16u64, any::<u32>(), any::<Body>(), 0..40u64), 1..8),

@@ -1,17 +1,17 @@
-//! Which long messages' memory is its owner's again: those that the kernel no longer looks at, and, if the pair
-//! may go on over another connection, that the peer has. No I/O.
+//! Long messages whose memory is its owner's again: those that the kernel no longer looks at and,
+//! if the pair may go on over another connection, that the peer has. No I/O.
 
 use crate::transport::tcp::transmit::Transmitted;
 
 /// Long messages that were handed over.
 pub(super) struct TransmitDone {
-    /// Whether those that the peer has not got may have to be sent again.
+    /// True if messages that the peer has not got may have to be sent again.
     resumes: bool,
     /// The kernel looks at them no more, and the peer may not have them.
     gone: Vec<Transmitted>,
     /// The peer has them, and the kernel may look at them.
     had: Vec<u64>,
-    /// Neither, until somebody asks.
+    /// Neither, until the caller takes them.
     done: Vec<Transmitted>,
 }
 
@@ -41,13 +41,13 @@ impl TransmitDone {
         }
     }
 
-    /// The kernel looks at nothing any more. How those left that the peer has, nobody has said: they count as
-    /// copied.
+    /// The kernel looks at nothing any more. It has not said how the messages left that the peer
+    /// has: they count as copied.
     pub(super) fn settled(&mut self) {
         self.done.extend(self.had.drain(..).map(Transmitted::copied));
     }
 
-    /// What the peer has not got is handed over anew.
+    /// Messages that the peer has not got are handed over anew.
     pub(super) fn again(&mut self) {
         self.gone.clear();
     }

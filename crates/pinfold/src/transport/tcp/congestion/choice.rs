@@ -1,14 +1,16 @@
-//! Which way to control congestion a connection takes: the host's own, or `reno`. No I/O.
+//! The way to control congestion that a connection takes: the host's own, or `reno`. No I/O.
 //!
-//! A way that sends at a pace (`bbr`) finds that pace by how long packets take there and back, and how many arrive
-//! meanwhile. It is made for long routes. Where the shortest trip takes a microsecond, what it measures is when
-//! processors get to their work. Its timers run on whichever processor set them, so packets overtake each other; what
-//! is late is sent again in vain, which it takes for a network that is full.
+//! A way that sends at a pace (`bbr`) finds that pace by how long packets take there and back, and
+//! how many arrive meanwhile. It is made for long routes. If the shortest trip takes a microsecond,
+//! its measurements show only when processors get to their work. Its timers run on the processors
+//! that set them, so packets overtake each other; late packets are sent again in vain, which it
+//! takes for a network that is full.
 //!
-//! So where trips are [short](SHORT), the connection goes by `reno`, which sends as much as the other end has room
-//! for until a packet is *lost*, and halves that then. If more are lost than one in [`LOST_ONE_IN`], there is a network
-//! between the two that has less room than they, and others may be in it: then the host knows best, for good. What the
-//! other end says it had got already was not lost.
+//! So if trips are [short](SHORT), the connection goes by `reno`, which sends as much as the other
+//! end has room for until a packet is *lost*, and halves that then. If more are lost than one in
+//! [`LOST_ONE_IN`], there is a network between the two that has less room than they, and other
+//! hosts may be in it: then the connection goes by the host's way, for good. A packet that the
+//! other end reports as a duplicate was not lost.
 
 use std::time::Duration;
 
@@ -17,7 +19,8 @@ use pinfold_sys::socket::stream::congestion::Progress;
 /// Trips that are short: there and back within a building. With one packet in 1000 lost, `reno` still brings some
 /// 100 MB/s at this length, and more the shorter it is.
 const SHORT: Duration = Duration::from_micros(500);
-/// What is too much to lose: of a window of so many packets or more, one in so many; but not if there are so few.
+/// The loss that is too much: of a window of so many packets or more, one in so many; but not if
+/// there are so few.
 const WINDOW: u32 = 1 << 14;
 const LOST_ONE_IN: u32 = 1000;
 
@@ -28,12 +31,12 @@ pub(super) enum Change {
     ToOwn,
 }
 
-/// One connection's, which begins with `reno`.
+/// The choice for one connection, which begins with `reno`.
 #[derive(Debug)]
 pub(super) struct Choice {
     is_reno: bool,
     is_lossy: bool,
-    /// Where the window began.
+    /// The progress at the beginning of the window.
     since: Progress,
 }
 
@@ -44,23 +47,25 @@ impl Default for Choice {
 }
 
 impl Choice {
-    /// Whether a host's way sends at a pace. Another is taken as it is: one that finds out of itself that nothing is
-    /// lost needs no help, and one that somebody chose for a network (`dctcp`) knows more of it than this.
+    /// Returns whether a host's way sends at a pace. Another is taken as it is: one that finds out
+    /// by itself that nothing is lost needs no help, and one that was chosen for a network
+    /// (`dctcp`) knows more of it than this.
     pub(super) fn is_paced(own: &str) -> bool {
         own.starts_with("bbr")
     }
 
-    /// Whether nothing can change it any more.
+    /// Returns whether nothing can change it any more.
     pub(super) fn is_final(&self) -> bool {
         self.is_lossy
     }
 
-    /// How it goes, since the connection began. Whether another way is to be taken.
+    /// Takes the progress since the connection began. Returns the change, if another way is to be
+    /// taken.
     pub(super) fn look(&mut self, now: Progress) -> Option<Change> {
         let packets = now.packets.wrapping_sub(self.since.packets);
         let again = now.again.wrapping_sub(self.since.again);
         let in_vain = now.in_vain.wrapping_sub(self.since.in_vain);
-        // Some that were sent in vain are never said to be: only most tell anything.
+        // Some packets that were sent in vain are never reported: only a majority tells anything.
         let lost = if in_vain < again / 2 { again - in_vain } else { 0 };
         self.is_lossy |= self.is_reno && lost > packets.max(WINDOW) / LOST_ONE_IN;
         if packets >= WINDOW {

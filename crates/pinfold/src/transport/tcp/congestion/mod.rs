@@ -1,11 +1,11 @@
-//! How a connection is kept from sending more than the network takes, where the host's way to do that holds it back
-//! for no reason.
+//! The control of congestion on a connection, for hosts whose own way holds the connection back for
+//! no reason.
 //!
 //! A way that sends at a pace has the kernel do so for as long as the connection lasts, even if another is chosen
 //! later. So a socket leaves such a way before it connects or listens ([`HostsWay::put_off`]), and takes it when it is
 //! known where the connection leads ([`HostsWay::settle`]), before anything but the greeting has gone.
 //!
-//! - [`choice`]: which it is to be; no I/O.
+//! - [`choice`]: the way to take; no I/O.
 
 mod choice;
 
@@ -18,7 +18,7 @@ use self::choice::{Change, Choice};
 /// Bytes sent from one look to the next.
 const STRIDE: u64 = 4 << 20;
 
-/// The host's way, if sockets do without it until it is known where they lead.
+/// The host's way, if sockets do without it until their route is known.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct HostsWay(Option<Arc<str>>);
 
@@ -30,8 +30,8 @@ impl HostsWay {
         HostsWay(left.map(Arc::from))
     }
 
-    /// The connection is there, and a few bytes have gone to and fro. What is to be asked from here on, if
-    /// anything. Two system calls at most.
+    /// The connection is there, and a few bytes have gone to and fro. Returns the [`Congestion`] to
+    /// ask from here on, if any. Two system calls at most.
     pub(crate) fn settle(self, socket: impl AsFd) -> Option<Congestion> {
         let own = self.0?;
         let mut congestion = Congestion { own, choice: Choice::default(), left: STRIDE };
@@ -50,18 +50,19 @@ pub(crate) struct Congestion {
 }
 
 impl Congestion {
-    /// So many bytes were sent: whether it is time for a [look](Congestion::look).
+    /// So many bytes were sent. Returns whether it is time for a [look](Congestion::look).
     #[inline]
     pub(crate) fn sent(&mut self, bytes: usize) -> bool {
         self.left = self.left.saturating_sub(bytes as u64);
         self.left == 0
     }
 
-    /// Looks how it goes. One system call, two where the way changes. `false`: there is nothing more to look for.
+    /// Looks at the progress. One system call, two if the way changes. `false`: there is nothing
+    /// more to look for.
     pub(crate) fn look(&mut self, socket: impl AsFd) -> bool {
         self.left = STRIDE;
         let progress = congestion::progress(&socket).ok().flatten();
-        // Who is told nothing has no reason to know better.
+        // Without progress to judge by, the host's own way is taken.
         let change = progress.map_or(Some(Change::ToOwn), |progress| self.choice.look(progress));
         let Some(change) = change else { return true };
         let way = match change {

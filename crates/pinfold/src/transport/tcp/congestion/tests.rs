@@ -1,4 +1,4 @@
-//! When a connection leaves the host's congestion control, and when it looks again.
+//! The times when a connection leaves the host's congestion control, and when it looks again.
 
 use std::{
     net::{Ipv4Addr, TcpListener, TcpStream},

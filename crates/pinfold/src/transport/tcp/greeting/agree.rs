@@ -1,4 +1,4 @@
-//! Whether what both sides offer goes together, and to what.
+//! The check that both sides' offers go together, and the terms that result.
 
 use super::{Agreed, Failure, Greeting, SessionSecret, State, Ticket, proof, proof::Purpose};
 use crate::{
@@ -13,7 +13,7 @@ use crate::{
 };
 
 impl Greeting {
-    /// The failure of one whose first bytes are not this edition's.
+    /// The failure of a peer whose first bytes are not this edition's.
     pub(super) fn not_ours(&mut self) -> Failure {
         let theirs = Knock::other_edition(&self.input[..self.have]);
         if theirs.is_some() && self.role == Role::Accepting {
@@ -27,8 +27,8 @@ impl Greeting {
         }
     }
 
-    /// Whether the two offers go together; up to where the peer has received, if they go on with a
-    /// session.
+    /// Checks that the two offers go together; returns how much the peer has received, if they go
+    /// on with a session.
     pub(super) fn fits(
         &self,
         us: &Offer,
@@ -62,7 +62,7 @@ impl Greeting {
         }
     }
 
-    /// What this side says of the session.
+    /// The session that this side wants.
     pub(super) fn wanted(&self, ticket: Option<&Ticket>, knocks: &[u8; 32]) -> Wanted {
         let Some(Ticket { id, secret, received, .. }) = ticket else { return Wanted::New };
         let proof = secret.prove_resuming(self.role, knocks, id, *received);

@@ -1,4 +1,4 @@
-//! How a greeting fails, in words.
+//! The failures of a greeting, in words.
 
 use std::{io, sync::Arc};
 
@@ -9,10 +9,10 @@ use crate::{
     wire::tcp::greeting::{EDITION, Refusal, Versions},
 };
 
-/// Why there is no pair. Each says with whom, what failed, and what to do.
+/// The reason why there is no pair. Each says with which peer, what failed, and what to do.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Failure {
-    /// Both have a key, but not the same; or somebody changed what they said.
+    /// Both have a key, but not the same; or their packets were changed on the way.
     #[error(
         "{peer} has another key, or its greeting was tampered with; compare both sides' key files: sha256sum KEY"
     )]
@@ -31,10 +31,10 @@ pub(crate) enum Failure {
         "{peer} runs another version of Pinfold (edition {theirs} of the greeting between hosts, this side has {EDITION}); update the older side"
     )]
     Edition { peer: Arc<str>, theirs: u8 },
-    /// What came is no greeting.
+    /// The bytes that came are no greeting.
     #[error("{peer} does not greet as a Pinfold endpoint: {what}; see what runs there")]
     Garbage { peer: Arc<str>, what: &'static str },
-    /// What came is what this side itself said.
+    /// The bytes that came are this side's own.
     #[error("{peer} sends back what it is sent; connect to another address")]
     Reflected { peer: Arc<str> },
     /// The deadline is past.
@@ -86,7 +86,7 @@ impl Failure {
     }
 }
 
-/// Who has no key, or does not encrypt.
+/// The side that has no key, or does not encrypt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Whose {
     Ours,

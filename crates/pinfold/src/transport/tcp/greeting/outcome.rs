@@ -1,4 +1,4 @@
-//! What a greeting comes to.
+//! The outcome of a greeting.
 
 use super::SessionSecret;
 use crate::{
@@ -27,25 +27,25 @@ pub(crate) struct Asked {
 pub(crate) struct Agreed {
     pub role: Role,
     pub version: u16,
-    /// Whether both have shown a key.
+    /// True if both have shown a key.
     pub is_proved: bool,
-    /// What the peer is and offers.
+    /// The peer's identity and offer.
     pub peer: Offer,
-    /// Whether both run on one host and see the same local endpoints.
+    /// True if both run on one host and see the same local endpoints.
     pub is_same_host: bool,
     /// The paths that neither has switched off, for a pair on one host.
     pub paths: PathSet,
-    /// What both can do over TCP.
+    /// The modes that both can use over TCP.
     pub modes: ModeSet,
-    /// Whether the connection is to be encrypted from here on: both want it so.
+    /// True if the connection is to be encrypted from here on: both want it so.
     pub tls: bool,
-    /// With what to go on if the connection breaks.
+    /// The ticket to go on with if the connection breaks.
     ///
     /// The accepting side knows a new session once it has seen the last packet of the greeting. If that
     /// was lost, it refuses to go on with it, and says which process it is: if that is still the same,
     /// nothing of the session has got there, and the connecting side may begin a new one with all of it.
     pub ticket: Ticket,
-    /// How far the peer has received, if this goes on with a session.
+    /// The count of frames and bytes that the peer has received, if this goes on with a session.
     pub peer_received: Option<Reached>,
 }
 
@@ -57,7 +57,7 @@ impl Agreed {
     }
 }
 
-/// With what a side goes on with a session over a new connection.
+/// A ticket with which a side goes on with a session over a new connection.
 #[derive(Clone, Debug)]
 pub(crate) struct Ticket {
     pub id: [u8; 16],
@@ -65,7 +65,7 @@ pub(crate) struct Ticket {
     /// The peer's endpoint and process: another one has not got this session.
     pub endpoint_id: [u8; 16],
     pub incarnation: u64,
-    /// How far this side has received: to be set before it is used.
+    /// The count of frames and bytes that this side has received: to be set before it is used.
     pub received: Reached,
 }
 

@@ -1,4 +1,4 @@
-//! What is proved with the key, and what is made of it.
+//! Proofs by the key, and the secrets that are derived from it.
 
 use std::{fmt, net::IpAddr, sync::Arc};
 
@@ -15,15 +15,15 @@ use crate::{
     },
 };
 
-/// How a side proves that it may connect.
+/// The way a side proves that it may connect.
 #[derive(Clone, Debug)]
 pub(crate) enum Auth {
     Key(Arc<Key>),
-    /// Not at all. The proofs are then checksums, which anybody can make.
+    /// Without a key. The proofs are then checksums, which any process can make.
     None(Loopback),
 }
 
-/// That a peer is on this very host, and needs no key.
+/// Evidence that a peer is on this very host, and needs no key.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Loopback(());
 
@@ -43,7 +43,7 @@ impl Auth {
         matches!(self, Auth::Key(_))
     }
 
-    /// That this side knows the key and what was said so far.
+    /// The proof that this side knows the key and all that was said so far.
     pub(super) fn prove(&self, purpose: Purpose, transcript: &Transcript) -> [u8; MAC_BYTES] {
         let text = [&purpose.domain()[..], &transcript.digest()];
         match self {
@@ -53,20 +53,20 @@ impl Auth {
     }
 }
 
-/// What a proof is for. Each has a domain of its own: none can stand for another.
+/// The purpose of a proof. Each has a domain of its own: none can stand for another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Purpose {
-    /// Of the connecting side.
+    /// The claim of the connecting side.
     Claim,
-    /// Of the accepting side.
+    /// The reply of the accepting side.
     Reply,
-    /// Of the connecting side.
+    /// The confirmation of the connecting side.
     Confirm,
     SessionId,
     SessionSecret,
-    /// That one side knows the secret of a session that goes on.
+    /// One side knows the secret of a session that goes on.
     Resuming(Role),
-    /// That an encrypted channel ends at one side.
+    /// An encrypted channel ends at one side.
     Channel(Role),
 }
 
@@ -105,7 +105,7 @@ impl Purpose {
     }
 }
 
-/// Everything that was said so far, by both, as a digest. Packets have fixed sizes, so it is clear where
+/// A digest of all packets so far, of both sides. Packets have fixed sizes, so it is clear where
 /// each of them ends.
 #[derive(Clone)]
 pub(super) struct Transcript(Sha256);
@@ -153,10 +153,10 @@ impl Nonce {
     }
 }
 
-/// What only the two sides of a session know: who shows it may go on with the session. Zeroed when it is
-/// dropped; `Debug` does not show it.
+/// A secret that only the two sides of a session know: a side that shows it may go on with the
+/// session. Zeroed when it is dropped; `Debug` does not show it.
 ///
-/// Without a key, it is made of the nonces alone: then it is known to who saw the greeting.
+/// Without a key, it is made of the nonces alone: then any reader of the greeting knows it.
 #[derive(Clone)]
 pub(crate) struct SessionSecret(Zeroizing<[u8; MAC_BYTES]>);
 
@@ -165,8 +165,8 @@ impl SessionSecret {
         SessionSecret(Zeroizing::new(bytes))
     }
 
-    /// That a side goes on with session `id` and has `received` so far, in the greeting that began with
-    /// these knocks.
+    /// The proof that a side goes on with session `id` and has `received` so far, in the greeting
+    /// that began with these knocks.
     pub(super) fn prove_resuming(
         &self,
         role: Role,

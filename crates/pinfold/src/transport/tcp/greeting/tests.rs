@@ -47,7 +47,7 @@ fn offer(id: u8) -> Offer {
     }
 }
 
-/// One side and what became of it.
+/// One side and its outcome.
 struct Side {
     greeting: Greeting,
     end: Option<Result<Box<Agreed>, Failure>>,
@@ -148,10 +148,10 @@ impl Scene {
                 break;
             }
         }
-        // What a side does not say any more, the other learns when the connection is closed.
+        // If a side says nothing more, the other learns that when the connection is closed.
         for side in [&mut self.connecting, &mut self.accepting] {
             if side.end.is_none() {
-                // One that has declined is over.
+                // A greeting that was declined is over.
                 let over = Failure::Over { peer: side.greeting.peer.clone() };
                 side.end = Some(Err(side.greeting.closed().unwrap_or(over)));
             }
@@ -265,7 +265,7 @@ fn peers_on_one_host_find_each_other() {
 #[test]
 fn a_wrong_key_ends_it_without_a_word() {
     let outcome = Scene::between(key(1), key(2)).play();
-    // Nothing but the knock: the stranger does not learn who is there.
+    // Nothing but the knock: the stranger does not learn which endpoint is there.
     assert_eq!(outcome.said.1.len(), KNOCK_BYTES);
     let (c, a) = outcome.neither();
     assert!(matches!(a, Failure::WrongKey { .. }));
@@ -391,7 +391,7 @@ fn what_does_not_go_together_is_told_to_both() {
 
 #[test]
 fn who_has_the_key_and_offers_nonsense_is_told() {
-    // Sides that differ from ours in nothing but what they offer.
+    // Sides that differ from ours in nothing but their offer.
     let nonsense = Offer { incarnation: 0, ..offer(1) };
     let greeting = Greeting::connect(key(1), nonce(1), "there", nonsense, None, DEADLINE);
     let mut scene = Scene::new(greeting, Greeting::accept(key(1), nonce(2), "here", DEADLINE));

@@ -1,7 +1,7 @@
-//! What follows a greeting of two that both want to be encrypted, over the same connection.
+//! The step after a greeting of two sides that both want to be encrypted, over the same connection.
 //!
-//! One function for each step: what one needs of the stack is not there while TLS goes on, which takes most of
-//! what a thread may have.
+//! One function for each step: the stack of one step is free again while TLS goes on, which takes
+//! most of a thread's stack.
 
 use std::os::fd::OwnedFd;
 
@@ -18,7 +18,7 @@ use crate::{
 };
 
 impl Handshake {
-    /// Goes on with the encryption, as far as it can now. Whether it is there.
+    /// Goes on with the encryption, as far as it can now. Returns whether the channel is there.
     pub(super) fn secure(&mut self, socket: &OwnedFd) -> Result<bool> {
         loop {
             let is_there = self.go_on_securing()?;
@@ -40,7 +40,8 @@ impl Handshake {
         }
     }
 
-    /// Takes what has come of the encryption. Whether it is there, once all of it is sent.
+    /// Takes the bytes of the encryption that have come. Returns whether the channel is there, once
+    /// all of it is sent.
     fn go_on_securing(&mut self) -> Result<bool> {
         if self.securing.is_none() {
             let Some(agreed) = &self.agreed else { return Ok(false) };
@@ -52,7 +53,7 @@ impl Handshake {
         let Handshake { securing: Some(securing), greeting, rest, .. } = self else {
             return Ok(false);
         };
-        // What came behind the greeting is no longer than its packets.
+        // The bytes behind the greeting are no longer than its packets.
         if !rest.is_empty() {
             let room = securing.session().room();
             let len = rest.len().min(room.len());

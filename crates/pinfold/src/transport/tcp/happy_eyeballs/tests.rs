@@ -14,7 +14,7 @@ fn six(last: u16) -> SocketAddr {
     ([0xfd00, 0, 0, 0, 0, 0, 0, last], 7).into()
 }
 
-/// What is begun before anything has to be waited for.
+/// The steps that are begun before anything has to be waited for.
 fn begun(race: &mut HappyEyeballs, now: u64) -> (Vec<Next>, Next) {
     let mut all = Vec::new();
     loop {
@@ -62,7 +62,7 @@ fn after_a_failure_the_next_is_tried_at_once() {
     assert_eq!(race.next(2 * MS), Next::Try(six(2)));
     assert_eq!(race.next(3 * MS), Next::Wait(END));
     race.failed(4 * MS, six(2), Failed::Useless);
-    // Whoever does not wait tries each once.
+    // A caller that does not wait tries each once.
     assert_eq!(race.next(4 * MS), Next::Over);
 }
 
@@ -117,7 +117,7 @@ fn who_waits_hears_of_one_while_another_is_silent() {
     }
     assert!(tries > 5, "{tries}");
     race.failed(now, four(1), Failed::Passing);
-    // What is silent is called anew, for the route may be there by now.
+    // A silent address is called anew, for the route may be there by now.
     let (mut ended, mut again) = (false, false);
     while now < 6 * S {
         match race.next(now) {
@@ -196,7 +196,7 @@ fn who_waits_looks_names_up_again() {
     assert_eq!(race.next(2 * S), Next::Try(four(1)));
     race.failed(2 * S, four(1), Failed::Passing);
     assert_eq!(race.next(2 * S + 20 * MS), Next::Try(four(1)));
-    // Meanwhile it leads elsewhere. What is under way goes on.
+    // Meanwhile it leads elsewhere. Attempts under way go on.
     let (asked, _) = begun(&mut race, 3 * S);
     assert_eq!(asked, [Next::LookUp]);
     race.found(3 * S, &[six(2)]);

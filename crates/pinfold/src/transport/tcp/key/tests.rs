@@ -1,4 +1,4 @@
-//! Key files: contents, lengths, rights, and what a refusal advises.
+//! Key files: contents, lengths, rights, and the advice in a refusal.
 
 use std::{
     fs::Permissions,
@@ -29,7 +29,7 @@ impl Scene {
     }
 }
 
-/// That it fails, and what it says.
+/// The text of the error.
 fn said(path: &Path) -> String {
     Key::from_file(path).unwrap_err().to_string()
 }
@@ -159,7 +159,7 @@ fn a_mounted_secret_is_read() {
     if owner != 0 {
         return;
     }
-    // What root has left open is not for this user to change.
+    // A file that root has left open is not for this user to change.
     for (mode, trouble) in [(0o444, "all users may read it"), (0o460, "may write it")] {
         let file = mount.join("..2024/key");
         std::fs::set_permissions(file, Permissions::from_mode(mode)).unwrap();
@@ -202,7 +202,7 @@ fn the_owner_is_this_user_or_root() {
     let path = scene.file(&BYTES, 0o600);
     let owner = std::fs::metadata(&path).unwrap().uid();
     assert_eq!(owner, uid());
-    // Read as somebody else would: only root's file will do for him.
+    // Read as another user would: only root's file will do for that one.
     match Key::from_file_of(&path, owner + 1) {
         Ok(_) => assert_eq!(owner, 0),
         Err(error) => {
@@ -242,7 +242,7 @@ fn the_mac_is_hmac_sha256() {
     assert_eq!(hex(shared.mac(&[b"what do ya want for nothing?"])), expected);
 }
 
-/// What else is made of the same bytes by SHA-256 is no key.
+/// Another SHA-256 digest of the same bytes is no key.
 #[test]
 fn keys_have_a_domain_of_their_own() {
     let key = Key::from_bytes(&BYTES).unwrap();

@@ -1,4 +1,4 @@
-//! What TLS is configured with. There are no settings: both sides are this library.
+//! The configuration of TLS. There are no settings: both sides are this library.
 
 use std::{io, sync::Arc};
 
@@ -18,7 +18,7 @@ use rustls::{
 };
 use zeroize::Zeroizing;
 
-/// What this process's channels are made with.
+/// The configurations of this process's channels.
 #[derive(Debug)]
 pub(super) struct Identity {
     pub client: Arc<ClientConfig>,
@@ -30,7 +30,7 @@ const PKCS8_ED25519: [u8; 16] =
     *b"\x30\x2e\x02\x01\x00\x30\x05\x06\x03\x2b\x65\x70\x04\x22\x04\x20";
 
 impl Identity {
-    /// One with a key that nobody has seen. Some 50 µs.
+    /// An identity with a fresh key. Some 50 µs.
     ///
     /// # Errors
     /// The kernel has no random bytes.
@@ -90,7 +90,8 @@ fn has_aes() -> bool {
     false
 }
 
-/// Takes any raw public key whose owner has signed the handshake: who that is, the channel binding shows.
+/// Takes any raw public key whose owner has signed the handshake: the channel binding shows which
+/// peer that is.
 #[derive(Debug)]
 struct AnyRawKey(rustls::crypto::WebPkiSupportedAlgorithms);
 

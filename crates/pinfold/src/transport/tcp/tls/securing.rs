@@ -1,5 +1,5 @@
-//! How a channel comes about, from the end of the greeting to the first frame: the handshake of TLS, and the proof of
-//! both sides that it ends where the greeting did. No I/O.
+//! The establishment of a channel, from the end of the greeting to the first frame: the handshake
+//! of TLS, and the proof of both sides that it ends where the greeting did. No I/O.
 
 use std::io;
 
@@ -9,29 +9,29 @@ use super::{
 };
 use crate::wire::tcp::greeting::Role;
 
-/// Why there is no channel.
+/// The reason why there is no channel.
 #[derive(Debug)]
 pub(crate) enum Trouble {
-    /// What came is not the TLS of an honest peer.
+    /// The bytes that came are not the TLS of an honest peer.
     Tls(rustls::Error),
-    /// The channel ends elsewhere than the greeting: somebody is in between.
+    /// The channel ends elsewhere than the greeting: an attacker is in between.
     Unbound,
 }
 
-/// What both sides have to show, which the channel and the greeting make.
+/// The proofs that both sides have to show, made from the channel and the greeting.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Binding {
     pub ours: [u8; MAC_BYTES],
     pub theirs: [u8; MAC_BYTES],
 }
 
-/// A channel that comes about.
+/// A channel that is being established.
 #[derive(Debug)]
 pub(crate) struct Securing {
     session: Session,
     /// Once the handshake is over.
     binding: Option<Binding>,
-    /// What has come of the other side's proof.
+    /// The part of the other side's proof that has come.
     shown: [u8; MAC_BYTES],
     have: usize,
 }
@@ -44,22 +44,23 @@ impl Securing {
         Ok(Box::new(Securing { session, binding: None, shown: [0; MAC_BYTES], have: 0 }))
     }
 
-    /// What the connection is read into and written from.
+    /// The session that the connection is read into and written from.
     pub(crate) fn session(&mut self) -> &mut Session {
         &mut self.session
     }
 
-    /// Goes on with what has come. `bind` says what both sides have to show for what TLS exports. Whether the channel
-    /// is there: then nothing but what there is to send is missing.
+    /// Goes on with the bytes that have come. `bind` makes both sides' proofs from the bytes that
+    /// TLS exports. Returns whether the channel is there: then only the sending of waiting bytes is
+    /// missing.
     ///
     /// # Errors
-    /// There will be none.
+    /// There will be no channel.
     pub(crate) fn step(
         &mut self,
         bind: impl FnOnce(&[u8; EXPORTED_BYTES]) -> Binding,
     ) -> Result<bool, Trouble> {
         let Securing { session, binding, shown, have } = self;
-        // Nothing is said before the handshake is over, and nothing behind the proof is looked at.
+        // Nothing is sent before the handshake is over, and nothing behind the proof is looked at.
         session
             .take(|bytes| {
                 let len = bytes.len().min(shown.len() - *have);

@@ -1,9 +1,10 @@
 //! One side of an encrypted channel: bytes of the connection go in and come out, and so do those that are to be kept
 //! secret. No I/O.
 //!
-//! Accounting: of `incoming` the bytes from `start` to `end` have come, and TLS has not looked at them. TLS itself
-//! holds less than a record more of what came, at most one record that is decrypted and not taken, and at most
-//! [`OUTGOING_BYTES`] that are encrypted and not sent, but for what a handshake takes.
+//! Accounting: of `incoming` the bytes from `start` to `end` have come, and TLS has not looked at
+//! them. TLS itself holds less than a record more of incoming bytes, at most one record that is
+//! decrypted and not taken, and at most [`OUTGOING_BYTES`] that are encrypted and not sent, but for
+//! those of a handshake.
 
 use std::{
     fmt,
@@ -20,10 +21,11 @@ use crate::wire::tcp::greeting::Role;
 const INCOMING_BYTES: usize = 64 << 10;
 /// Bytes that wait to be sent, encrypted.
 const OUTGOING_BYTES: usize = 64 << 10;
-/// What goes into one record (RFC 8446, section 5.1).
+/// Plain bytes of one record, at most (RFC 8446, section 5.1).
 pub(crate) const RECORD_BYTES: usize = 16 << 10;
 
-/// What both ends derive from their handshake to bind it to something else (RFC 9266, section 2).
+/// The label of the value that both ends derive from their handshake to bind it to something else
+/// (RFC 9266, section 2).
 const BINDING_LABEL: &[u8] = b"EXPORTER-Channel-Binding";
 
 /// One side of a channel.
@@ -33,7 +35,7 @@ pub(crate) struct Session {
     incoming: Box<[u8]>,
     start: usize,
     end: usize,
-    /// What was found wrong with what came.
+    /// The error in the bytes that came.
     failed: Option<rustls::Error>,
 }
 
@@ -66,24 +68,24 @@ impl Session {
         Ok(Session { tls, incoming, start: 0, end: 0, failed: None })
     }
 
-    /// Whether the handshake is over: from here on bytes can be [put](Session::put).
+    /// Returns whether the handshake is over: from here on bytes can be [put](Session::put).
     pub(crate) fn is_open(&self) -> bool {
         !self.tls.is_handshaking()
     }
 
-    /// By what it encrypts, as the standard calls it; once the handshake is over.
+    /// Its cipher suite, by the standard's name; once the handshake is over.
     pub(crate) fn suite(&self) -> Option<&'static str> {
         self.tls.negotiated_cipher_suite()?.suite().as_str()
     }
 
-    /// What only the two ends of this channel can know, once the handshake is over.
+    /// A value that only the two ends of this channel can know, once the handshake is over.
     pub(crate) fn exported(&self) -> Option<[u8; EXPORTED_BYTES]> {
         let made = self.tls.export_keying_material([0; EXPORTED_BYTES], BINDING_LABEL, Some(&[]));
         made.ok().filter(|_| self.is_open())
     }
 
-    /// Where bytes of the connection are to be put; not empty after a [`take`](Session::take) that was not
-    /// stopped.
+    /// The place for bytes of the connection; not empty after a [`take`](Session::take) that was
+    /// not stopped.
     pub(crate) fn room(&mut self) -> &mut [u8] {
         if self.start == self.end {
             (self.start, self.end) = (0, 0);
@@ -96,12 +98,12 @@ impl Session {
         self.end = (self.end + bytes).min(self.incoming.len());
     }
 
-    /// Decrypts what has come, and hands it to `each` as long as that takes all of what it is given: how many bytes it
-    /// took.
+    /// Decrypts the bytes that have come, and hands them to `each` as long as that takes all that
+    /// it is given. Returns how many bytes it took.
     ///
     /// # Errors
-    /// Something that came was not sent by the other end, or not by an honest one. What was handed out before,
-    /// also by this call, is good.
+    /// Bytes that came were not sent by the other end, or not by an honest one. Bytes that were
+    /// handed out before, also by this call, are good.
     pub(crate) fn take(
         &mut self,
         mut each: impl FnMut(&[u8]) -> usize,
@@ -139,21 +141,22 @@ impl Session {
         }
     }
 
-    /// Encrypts bytes that are to be sent: how many of them, fewer if too many wait to be.
+    /// Encrypts bytes that are to be sent. Returns how many of them, fewer if too many wait to be
+    /// sent.
     pub(crate) fn put(&mut self, bytes: &[u8]) -> usize {
-        // It says no other error than that the memory is short, which it does not.
+        // Its only error is a lack of memory, which does not occur.
         self.tls.writer().write(bytes).unwrap_or(0)
     }
 
-    /// Whether there is something to send.
+    /// Returns whether there is something to send.
     pub(crate) fn wants_sending(&self) -> bool {
         self.tls.wants_write()
     }
 
-    /// Has all that there is to send sent, as far as `to` takes it.
+    /// Sends all waiting bytes, as far as `to` takes them.
     ///
     /// # Errors
-    /// What `to` says; `WouldBlock` is none.
+    /// The error of `to`; `WouldBlock` is none.
     pub(crate) fn send(&mut self, mut to: impl io::Write) -> io::Result<()> {
         while self.tls.wants_write() {
             match self.tls.write_tls(&mut to) {

@@ -1,4 +1,4 @@
-//! Channels between two sides in memory, and somebody in between.
+//! Channels between two sides in memory, and an attacker in between.
 
 use std::{net::TcpStream, os::fd::OwnedFd};
 
@@ -16,7 +16,8 @@ use crate::{
     wire::tcp::greeting::Role,
 };
 
-/// What both sides show for what a channel exports: as a greeting does, with a key of zeros.
+/// The proofs of both sides for a channel's exported bytes: as a greeting does, with a key of
+/// zeros.
 fn binding(role: Role, exported: &[u8; EXPORTED_BYTES]) -> Binding {
     let of = |role: Role| mac(&[0; MAC_BYTES], &[&[role as u8; 32], exported]);
     match role {
@@ -25,7 +26,7 @@ fn binding(role: Role, exported: &[u8; EXPORTED_BYTES]) -> Binding {
     }
 }
 
-/// One side, and what became of it.
+/// One side, and its outcome.
 struct Side {
     role: Role,
     securing: Securing,
@@ -70,7 +71,8 @@ impl Side {
     }
 }
 
-/// Lets two sides talk; `between` hears whose bytes go (0: of who connects), how many went before, and them.
+/// Lets two sides talk; `between` hears the sender of bytes (0: the connecting side), how many went
+/// before, and the bytes.
 fn talk(
     sides: [&mut Side; 2],
     part: usize,
@@ -127,7 +129,7 @@ fn a_channel_comes_about_whatever_the_pieces() {
     }
 }
 
-/// Somebody who has two channels, one with each side, and passes on all that is said in them.
+/// An attacker that has two channels, one with each side, and passes on all that is said in them.
 #[test]
 fn two_channels_are_not_one() {
     let (mut c, mut a) = (Side::new(Role::Connecting), Side::new(Role::Accepting));
@@ -157,15 +159,16 @@ fn two_channels_are_not_one() {
         pass(&mut c, &mut to_c, &mut to_a);
         pass(&mut a, &mut to_a, &mut to_c);
     }
-    // He came as far as that: both have shown him what he then passed on.
+    // The attacker came as far as that: both sides have shown it the proofs that it then passed on.
     assert!(to_c.is_open() && to_a.is_open());
     for side in [&c, &a] {
         assert!(matches!(side.end, Some(Err(Trouble::Unbound))), "{:?}", side.end);
     }
 }
 
-/// Whether anybody looks at the byte at this place of whole records: not in one that is there for old middleboxes, nor
-/// at the version in the head of one (RFC 8446, section 5 and appendix D.4).
+/// Returns whether the byte at this place of whole records is ever looked at: not in a record that
+/// is there for old middleboxes, nor if it is the version in the head of one (RFC 8446, section 5
+/// and appendix D.4).
 fn means_something(mut records: &[u8], mut at: usize) -> bool {
     loop {
         let len = 5 + usize::from(u16::from_be_bytes([records[3], records[4]]));
@@ -202,7 +205,7 @@ fn no_changed_handshake_ends_well() {
     }
 }
 
-/// Whatever comes, little of it is kept.
+/// Little is kept of any bytes of a stranger.
 #[test]
 fn strangers_get_nowhere() {
     // A record of a handshake that announces as long a message as there can be, and goes on and on.
@@ -224,7 +227,7 @@ fn strangers_get_nowhere() {
             side.speak();
             side.hear(&bytes, 4096);
             assert!(matches!(side.end, Some(Err(Trouble::Tls(_)))), "{role:?}: {:?}", side.end);
-            // What is said of it is short.
+            // The answer to it is short.
             assert!(side.speak().len() < 1000);
         }
     }
@@ -255,8 +258,8 @@ fn recv(connection: &mut Connection, parts: &[Part]) -> std::io::Result<Received
 proptest! {
     #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]
 
-    /// All bytes come, in order and once, whatever the parts that they are sent and taken in; and who takes less than
-    /// there was room for has taken all.
+    /// All bytes come, in order and once, for any parts that they are sent and taken in; and a call
+    /// that takes less than there was room for has taken all.
     #[test]
     fn bytes_come_as_they_were_sent(
         out in prop::collection::vec(0..70_000usize, 1..12),
@@ -305,7 +308,8 @@ proptest! {
     }
 }
 
-/// A record that was altered, or left out, or came twice: what came before it is there, and nothing of it or after it.
+/// A record that was altered, or left out, or came twice: the bytes before it are there, and
+/// nothing of it or after it.
 #[test]
 fn nothing_altered_is_delivered() {
     #[derive(Clone, Copy, Debug)]
@@ -343,7 +347,7 @@ fn nothing_altered_is_delivered() {
     }
 }
 
-/// The same over a socket: an error, once what was good is taken, and again whenever it is asked.
+/// The same over a socket: an error, once the good bytes are taken, and again at each later call.
 #[test]
 fn what_was_altered_is_an_error() {
     let [mut stranger, two] = streams();
@@ -372,12 +376,12 @@ fn what_was_altered_is_an_error() {
     assert_eq!((&came[..], error.raw_os_error()), (&b"good"[..], Some(74)));
     let again = recv(&mut connection, &[part(&mut into)]).unwrap_err();
     assert_eq!(again.raw_os_error(), error.raw_os_error());
-    // Nothing is sent any more either, and nobody waits for that.
+    // Nothing is sent any more either, and no sender waits for that.
     let sent = send(&mut connection, &[part(&mut into)]).unwrap_err();
     assert_eq!(sent.raw_os_error(), error.raw_os_error());
 }
 
-/// Who does not take anything has little waiting for it, and it is not taken for sent.
+/// If the peer takes nothing, few bytes wait for it, and they are not taken for sent.
 #[test]
 fn what_waits_is_bounded() {
     let [one, two] = streams();
@@ -391,7 +395,7 @@ fn what_waits_is_bounded() {
         }
     }
     assert!(!near.is_flushed());
-    // What the kernel holds, and less than 128 KiB.
+    // The kernel's queues, and less than 128 KiB.
     let mut held = 0;
     let mut bytes = vec![0; 1 << 20];
     two.set_nonblocking(true).unwrap();

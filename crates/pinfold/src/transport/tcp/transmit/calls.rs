@@ -1,5 +1,6 @@
 #![allow(unsafe_code)]
-//! What a connection sends from where it lies, without a ring: by calls that hold the pages for one send.
+//! The sends of a connection from where the bytes lie, without a ring: by calls that hold the pages
+//! for one send.
 //!
 //! **Invariant.** None of its own: `Transmitter` has it.
 
@@ -13,7 +14,7 @@ use rustix::io::Errno;
 
 use super::driver::{self, PER_SEND_MAX};
 
-/// Whether the connection can do it.
+/// The connection's ability to send so.
 #[derive(Debug, Default)]
 enum Facility {
     #[default]
@@ -35,15 +36,16 @@ pub(super) struct Called {
 }
 
 impl Calls {
-    /// Sends what there is room for of these parts of one message: how many bytes, 0 if there is no room.
+    /// Sends as much as there is room for of these parts of one message: returns how many bytes, 0
+    /// if there is no room.
     ///
     /// # Errors
-    /// `ENOBUFS`: so many are out that there is no place for another. `ENOMEM`: there is none even if nothing is.
-    /// `EOPNOTSUPP`: the connection cannot.
+    /// `ENOBUFS`: so many are out that there is no place for another. `ENOMEM`: there is none even
+    /// if nothing is. `EOPNOTSUPP`: the connection cannot.
     ///
     /// # Safety
-    /// The parts can be read, and are not written until what is out [has landed](Calls::land) or nobody wants to
-    /// have the message any more.
+    /// The parts can be read, and are not written until the bytes in flight [have
+    /// landed](Calls::land) or the message is not wanted any more.
     pub(super) unsafe fn send(
         &mut self,
         socket: BorrowedFd<'_>,
@@ -64,14 +66,15 @@ impl Calls {
         }
     }
 
-    /// Takes note of what the kernel has said.
+    /// Takes note of the kernel's completions.
     pub(super) fn collect(&mut self, socket: BorrowedFd<'_>) {
         if let Facility::There(calls) = &mut self.0 {
             calls.collect(socket);
         }
     }
 
-    /// Whether the kernel is done with some bytes: how many they are, and whether it has copied them.
+    /// Checks that the kernel is done with some bytes: returns how many they are, and whether it
+    /// has copied them.
     ///
     /// # Errors
     /// It is not.

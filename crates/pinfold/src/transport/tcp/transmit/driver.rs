@@ -1,8 +1,9 @@
 #![allow(unsafe_code)]
-//! The rings of an endpoint, and what holds its memory for them.
+//! The rings of an endpoint, and the cache that holds its memory for them.
 //!
-//! A ring is asked for by the first message that wants one; so is the cache, and its thread. Where
-//! a filter on system calls is in force, neither is, unless the program says so: it may be one that kills who asks.
+//! A ring is asked for by the first message that wants one; so is the cache, and its thread. If a
+//! filter on system calls is in force, neither is, unless the program says so: the filter may kill
+//! a process that asks.
 //!
 //! **Invariant.** None of its own: `Transmitter` has it.
 
@@ -40,7 +41,8 @@ use crate::{
     policy::backoff::Backoff,
 };
 
-/// What the cache may have pinned at most, bytes; and of what an ordinary user may lock, one part of so many.
+/// Bytes that the cache may have pinned at most; and that part of the bytes that an ordinary user
+/// may lock.
 const PINNED_MAX: u64 = 1 << 30;
 const PINNED_SHARE: u64 = 2;
 /// Bytes of one send whose pages are held for it: it is charged for what it asks for, not for what is sent.
@@ -48,12 +50,12 @@ pub(super) const PER_SEND_MAX: usize = 512 << 10;
 /// Bytes of any other.
 const COPIED_MAX: usize = 1 << 30;
 
-/// What the program has said.
+/// The program's settings.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Settings {
     /// The mode that it insists on.
     pub mode: Option<SendMode>,
-    /// Whether rings are to be used; if it has not said, where nothing speaks against it.
+    /// True if rings are to be used; `None`: if nothing speaks against it.
     pub ring: Option<bool>,
 }
 
@@ -91,7 +93,7 @@ impl<T> Facility<T> {
     }
 }
 
-/// For how long something is not there.
+/// The time for which something is not there.
 #[derive(Clone, Copy, Debug)]
 enum Missing {
     Now,
@@ -108,7 +110,7 @@ impl From<pin::Error> for Missing {
     }
 }
 
-/// Memory that stays pinned, and the ring that has it.
+/// Memory that stays pinned, and the ring that sends from it.
 #[derive(Debug)]
 struct Cache {
     own: OwnMemory,
@@ -119,11 +121,11 @@ struct Cache {
 struct Rings {
     plain: Facility<SendRing>,
     cached: Facility<Box<Cache>>,
-    /// What nobody asks for any more.
+    /// Sends that are not asked for any more.
     abandoned: Vec<InFlightSend>,
 }
 
-/// What a send was: how many bytes, and what is in flight of it.
+/// The result of a send: how many bytes, and the bytes of it in flight.
 #[derive(Debug, Default)]
 pub(super) struct Took {
     pub bytes: usize,
@@ -145,10 +147,10 @@ pub(super) struct InFlightSend {
 pub(crate) struct Driver {
     settings: Settings,
     epoll: Arc<Epoll>,
-    /// What the epoll calls the rings.
+    /// The token of the rings in the epoll.
     token: u64,
     rings: Mutex<Rings>,
-    /// What is in the air.
+    /// The number of sends in flight.
     in_flight: AtomicUsize,
 }
 
@@ -163,12 +165,12 @@ impl Driver {
         self.settings
     }
 
-    /// Whether a send is out, anywhere in the endpoint, that has not been found over.
+    /// Returns whether a send is out, anywhere in the endpoint, that has not been found over.
     pub(crate) fn has_in_flight(&self) -> bool {
         self.in_flight.load(Ordering::Relaxed) > 0
     }
 
-    /// Whether the kernel has said something of any that nobody has seen to: then it is not time to sleep.
+    /// Returns whether a completion waits that has not been seen to: then it is not time to sleep.
     pub(crate) fn has_news(&self) -> bool {
         self.has_in_flight() && {
             let mut rings = self.rings.lock();
@@ -183,21 +185,22 @@ impl Driver {
         }
     }
 
-    /// Whether there is a ring that sends. Asks for one.
+    /// Returns whether there is a ring that sends. Asks for one.
     pub(super) fn has_ring(&self) -> bool {
         self.rings.lock().plain(self).is_some_and(|ring| !ring.is_dead())
     }
 
-    /// Whether memory can be kept pinned here. Asks for what that takes.
+    /// Returns whether memory can be kept pinned here. Asks for the ring and the cache.
     pub(super) fn has_cache(&self) -> bool {
         self.rings.lock().cached(self).is_some_and(|cache| !cache.ring.is_dead())
     }
 
-    /// Sends what there is room for of these parts of one message; 0 bytes if there is no room. `None`: not this way.
+    /// Sends as much as there is room for of these parts of one message; 0 bytes if there is no
+    /// room. `None`: not this way.
     ///
     /// # Safety
-    /// The parts can be read, and are not written until what is airborne [has landed](Driver::land) or nobody
-    /// wants to have the message any more.
+    /// The parts can be read, and are not written until the bytes in flight [have
+    /// landed](Driver::land) or the message is not wanted any more.
     pub(super) unsafe fn send(
         &self,
         socket: BorrowedFd<'_>,
@@ -225,14 +228,15 @@ impl Driver {
         match sent {
             Ok(bytes) => Ok(Took { bytes, in_flight }),
             Err(errno) => {
-                // The kernel has a word to say even of what it refused.
+                // The kernel posts a completion even for a send that it refused.
                 rings.abandoned.extend(in_flight);
                 Err(errno)
             }
         }
     }
 
-    /// Whether the kernel is done with some bytes: how many they are, and whether it has copied them.
+    /// Checks that the kernel is done with some bytes: returns how many they are, and whether it
+    /// has copied them.
     ///
     /// # Errors
     /// It is not.
@@ -242,7 +246,7 @@ impl Driver {
         Ok(landed)
     }
 
-    /// Nobody asks any more whether it is over.
+    /// The end of this send is not asked for any more.
     pub(super) fn give_up(&self, in_flight: InFlightSend) {
         self.rings.lock().abandoned.push(in_flight);
     }
@@ -261,11 +265,11 @@ impl Driver {
         })
     }
 
-    /// Whether the process may ask for a ring. Looked at each time: a filter may come later.
+    /// Checks that the process may ask for a ring. Looked at each time: a filter may come later.
     fn may(&self) -> Result<(), Missing> {
         let may = match self.settings.ring {
             Some(may) => may,
-            // What filters deny, some of them deny by killing.
+            // Some filters deny a call by killing the process.
             None => trial::is_unfiltered(),
         };
         if may { Ok(()) } else { Err(Missing::ForGood) }
@@ -311,7 +315,7 @@ impl Rings {
         }
     }
 
-    /// Flights that are over, and not found so.
+    /// Counts the sends that are over and were not found so yet.
     fn over(&mut self) -> usize {
         let mut over = 0;
         self.each(|ring| over += ring.over());
@@ -338,7 +342,7 @@ impl Rings {
         }
     }
 
-    /// Sends what is not pinned, in one order.
+    /// Sends bytes that are not pinned, in one order.
     ///
     /// # Safety
     /// As [`Driver::send`].
@@ -360,7 +364,7 @@ impl Rings {
         sent
     }
 
-    /// Sends what the cache has or takes, an order a part.
+    /// Sends parts that the cache has or takes, an order a part.
     ///
     /// # Safety
     /// As [`Driver::send`].
@@ -412,7 +416,8 @@ impl IntoInFlight for Launched {
 }
 
 impl Cache {
-    /// A cache that keeps what it pins; without that it would be a slower way to send each time.
+    /// A cache that keeps its memory pinned; without that it would be a slower way to send each
+    /// time.
     fn new(driver: &Driver) -> Result<Cache, Missing> {
         driver.may()?;
         let limit = trial::soft_limit(Limited::LockedBytes).unwrap_or(u64::MAX);
@@ -421,7 +426,7 @@ impl Cache {
         let standing = own.standing();
         if let Some(why) = standing.not_kept {
             tracing::debug!(%why, "no memory is kept pinned");
-            // Where nothing is watched because nothing pins, that is what may pass.
+            // If nothing is watched because nothing pins, the lack of the ring may pass.
             let may_pass = why.may_pass() || standing.no_ring.is_some_and(Why::may_pass);
             return Err(if may_pass { Missing::Now } else { Missing::ForGood });
         }

@@ -1,8 +1,9 @@
-//! How long messages leave: copied by the kernel, or sent from where they lie.
+//! The ways that long messages leave: copied by the kernel, or sent from where they lie.
 //!
-//! - [`Driver`]: one for an endpoint. Its rings, its pin-down cache, and what of that is there.
-//! - [`Calls`](calls::Calls): one for a connection. What goes without a ring.
-//! - [`Transmitter`]: one for a connection. Which message goes by which mode, and what the kernel
+//! - [`Driver`]: one for an endpoint. Its rings, its pin-down cache, and the parts of that which
+//!   are there.
+//! - [`Calls`](calls::Calls): one for a connection. The sends without a ring.
+//! - [`Transmitter`]: one for a connection. The mode of each message, and the bytes that the kernel
 //!   may still look at.
 //!
 //! The drivers of Bhikshesvaran, *Single Copy Device Driver for the IBM APE25*: two-copy, locked for each send,

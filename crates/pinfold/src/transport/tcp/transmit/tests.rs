@@ -1,5 +1,5 @@
 #![allow(unsafe_code)]
-//! How long messages leave, and when their memory is back.
+//! The ways that long messages leave, and the times when their memory is back.
 
 use std::{
     io::Read,
@@ -50,7 +50,7 @@ impl Stand {
         let mut done = 0;
         while done < memory.len() {
             let parts = [part(&memory[done..])];
-            // SAFETY: whoever calls leaves the memory alone.
+            // SAFETY: the caller leaves the memory alone.
             match unsafe { self.transmitter.send(self.near.as_fd(), mode, &parts) }? {
                 0 => return None,
                 sent => done += sent,
@@ -92,7 +92,7 @@ fn transmitted(name: u64, mode: SendMode, driver: SendDriver) -> Transmitted {
     Transmitted { name, mode, driver, spared: 0 }
 }
 
-/// Each mode that does not copy, by what can do it.
+/// Each mode that does not copy, with the driver that can do it.
 const WITHOUT_COPIES: [(SendMode, SendDriver); 4] = [
     (SendMode::PerSend, SendDriver::Calls),
     (SendMode::PerSend, SendDriver::Ring),
@@ -106,12 +106,13 @@ fn bytes(len: usize, seed: u8) -> Vec<u8> {
 
 const LEN: usize = 300_000;
 
-/// What is not copied is named when the kernel is done with it, not before; the epoll tells of that.
+/// A message that is not copied is named when the kernel is done with it, not before; the epoll
+/// tells of that.
 #[test]
 fn memory_is_back_when_the_kernel_says_so() {
     for (mode, driver) in WITHOUT_COPIES {
         let mut stand = stand(mode, driver == SendDriver::Ring);
-        // Whoever has a connection watches it.
+        // The owner of a connection watches it.
         const CONNECTION: u64 = 78;
         stand.epoll.add(&stand.near, CONNECTION, Interest::Changes).unwrap();
         let memory = bytes(LEN, 1);
@@ -119,7 +120,7 @@ fn memory_is_back_when_the_kernel_says_so() {
             eprintln!("SKIPPED: {mode:?} by {driver:?}: nothing is sent this way here");
             continue;
         };
-        // Nobody reads, so most of it is here still.
+        // The far end does not read, so most of it is here still.
         std::thread::sleep(Duration::from_millis(30));
         assert_eq!(stand.transmitted(), None, "{mode:?}");
         assert!(stand.transmitter.has_in_flight());
@@ -145,7 +146,7 @@ fn memory_is_back_when_the_kernel_says_so() {
     }
 }
 
-/// What the kernel copies in the call is named at once.
+/// A message that the kernel copies in the call is named at once.
 #[test]
 fn copies_are_back_at_once() {
     let mut stand = stand(SendMode::TwoCopy, true);
@@ -173,7 +174,7 @@ fn without_rings_nothing_is_sent_by_them() {
         plain.handed(4, stand.near.as_fd());
         assert_eq!(plain.take_transmitted().map(|it| it.name), Some(4));
     }
-    // What would be sent out of a cache holds its pages for one send.
+    // A message that would be sent out of a cache holds its pages for one send.
     for mode in [SendMode::PerSend, SendMode::Cached, SendMode::Aligned] {
         let mut stand = stand(mode, false);
         let memory = bytes(LEN, 1);
@@ -187,8 +188,8 @@ fn without_rings_nothing_is_sent_by_them() {
     }
 }
 
-/// So much as may be out is not copied, and the rest is; and where nothing may be, all is, and that counts
-/// against the route.
+/// As many bytes as may be out are not copied, and the rest is; and if none may be, all are, and
+/// that counts against the route.
 #[test]
 fn calls_without_room_copy() {
     let mut stand = stand(SendMode::PerSend, false);
@@ -209,7 +210,7 @@ fn calls_without_room_copy() {
     assert_eq!(stand.until_transmitted().name, 1);
 }
 
-/// Another connection begins anew, also with what is known of its calls.
+/// Another connection begins anew, also with its own count of calls.
 #[test]
 fn each_connection_counts_its_own_calls() {
     let mut first = stand(SendMode::PerSend, false);
@@ -228,8 +229,8 @@ fn each_connection_counts_its_own_calls() {
     assert_eq!(again.until_transmitted(), expected);
 }
 
-/// Who gives memory back that is in flight breaks the connection, and nothing is read there after that: what is
-/// written to it later is not sent.
+/// Memory that is given back in flight breaks the connection, and nothing is read there after that:
+/// bytes that are written to it later are not sent.
 #[test]
 fn to_settle_is_to_have_nothing_read() {
     for (mode, driver) in WITHOUT_COPIES {
@@ -247,19 +248,19 @@ fn to_settle_is_to_have_nothing_read() {
         memory.fill(0xee);
         stand.far.set_read_timeout(Some(PATIENCE)).unwrap();
         let mut got = Vec::new();
-        // What was there already, and then that there is no connection.
+        // The bytes that were there already, and then that there is no connection.
         let _ = stand.far.read_to_end(&mut got);
         assert!(got.len() < LEN && sent.starts_with(&got), "{mode:?}: {}", got.len());
         drop(memory);
     }
-    // Where nothing is in flight the connection stays.
+    // If nothing is in flight the connection stays.
     let mut stand = stand(SendMode::Plain, true);
     stand.transmitter.settle(stand.near.as_fd());
     std::io::Write::write_all(&mut stand.near, b"still there").unwrap();
     assert_eq!(stand.read(11), b"still there");
 }
 
-/// Several connections by one ring: each learns of its own, whoever asked the ring.
+/// Several connections by one ring: each learns of its own, whichever of them asked the ring.
 #[test]
 fn what_is_said_of_one_is_not_lost_for_another() {
     let mut one = stand(SendMode::PerSend, true);

@@ -1,11 +1,11 @@
 #![allow(unsafe_code)]
-//! How the long messages of one connection leave.
+//! The transmission of one connection's long messages.
 //!
-//! **Invariant.** A message is named as sent when all of its bytes were handed over and the kernel has said that
-//! it no longer looks at any that it did not copy in the call.
+//! **Invariant.** A message is named as sent when all of its bytes were handed over and the kernel
+//! has said that it no longer looks at any that it did not copy in the call.
 //!
-//! Accounting: what is airborne belongs to the message that is being handed over (`now`), or to one of those that
-//! were (`landing`).
+//! Accounting: a send in flight belongs to the message that is being handed over (`now`), or to one
+//! of those that were (`landing`).
 
 use std::{
     collections::VecDeque,
@@ -26,7 +26,7 @@ use crate::{
     policy::route::{Outgoing, SendMemory, SendRoute, SentFrom},
 };
 
-/// How long a connection that was broken off is waited for, until the kernel has let go of all memory.
+/// The longest wait for the kernel to let go of all memory of a connection that was broken off.
 const LAST: Duration = Duration::from_secs(1);
 /// ...in so many steps at least, by a ring and without one.
 const GLANCE: Duration = Duration::from_millis(10);
@@ -35,18 +35,18 @@ const NAP: Duration = Duration::from_micros(100);
 /// A message that has left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Transmitted {
-    /// What it was called.
+    /// The name that its sender gave it.
     pub name: u64,
-    /// How it was sent: all of it, or where that was refused in the middle, what came before.
+    /// The mode that sent all of it, or if that was refused in the middle, the bytes before that.
     pub mode: SendMode,
-    /// By what.
+    /// The driver that sent it.
     pub driver: SendDriver,
     /// Bytes that the kernel did not copy.
     pub spared: u64,
 }
 
 impl Transmitted {
-    /// One that calls have copied, as far as anybody knows.
+    /// A message that calls have copied, as far as is known.
     pub(crate) fn copied(name: u64) -> Transmitted {
         Transmitted { name, mode: SendMode::Plain, driver: SendDriver::Calls, spared: 0 }
     }
@@ -68,11 +68,11 @@ struct TransmitMessage {
     /// Bytes that landed copied, and not.
     copied: u64,
     spared: u64,
-    /// Whether it was not to be copied by calls.
+    /// True if it was not to be copied by calls.
     tried: bool,
-    /// Whether the cache had no room for some of it.
+    /// True if the cache had no room for some of it.
     uncached: bool,
-    /// Whether some of it was not taken by its mode.
+    /// True if some of it was not taken by its mode.
     refused: bool,
 }
 
@@ -90,7 +90,7 @@ impl TransmitMessage {
         }
     }
 
-    /// Finds out what has landed.
+    /// Finds out which sends have landed.
     fn land(&mut self, driver: &Driver, calls: &mut Calls) {
         for in_flight in std::mem::take(&mut self.in_flight) {
             let landed = match in_flight {
@@ -106,7 +106,7 @@ impl TransmitMessage {
     }
 }
 
-/// How the messages of a connection leave.
+/// The transmission of a connection's messages.
 #[derive(Debug)]
 pub(crate) struct Transmitter {
     /// `None`: by calls, all of them.
@@ -132,13 +132,13 @@ impl Transmitter {
         }
     }
 
-    /// By what the driver has.
+    /// A transmitter that uses the driver's rings and cache.
     pub(crate) fn new(driver: Arc<Driver>) -> Transmitter {
         let route = SendRoute::new(driver.settings().mode);
         Transmitter { driver: Some(driver), route, ..Transmitter::plain() }
     }
 
-    /// How a message is to be sent.
+    /// The mode of sending a message.
     pub(crate) fn choose(&mut self, parts: &[Part]) -> SendMode {
         let Some(driver) = &self.driver else { return SendMode::Plain };
         let memory = match parts {
@@ -157,12 +157,12 @@ impl Transmitter {
         })
     }
 
-    /// Sends what there is room for of a message that is next on the connection: how many bytes, 0 if there
-    /// is no room. `None`: it has to be sent by calls, from here on.
+    /// Sends as much as there is room for of a message that is next on the connection: returns how
+    /// many bytes, 0 if there is no room. `None`: it has to be sent by calls, from here on.
     ///
     /// # Safety
     /// The parts can be read until the message is [named](Transmitter::take_transmitted), or until
-    /// what was [severed](Transmitter::settle) does not matter any more.
+    /// the [severed](Transmitter::settle) connection does not matter any more.
     pub(crate) unsafe fn send(
         &mut self,
         socket: BorrowedFd<'_>,
@@ -199,7 +199,7 @@ impl Transmitter {
                 }
                 Some(bytes)
             }
-            // So many are in the air that there is no place for another: not the route's fault.
+            // So many are in flight that there is no place for another: not the route's fault.
             Err(Errno::NOBUFS) => None,
             Err(errno) if cached && !self.now.uncached => {
                 tracing::debug!(%errno, "a message is not sent out of the cache");
@@ -260,7 +260,7 @@ impl Transmitter {
         }
     }
 
-    /// Whether the kernel may still look at some of what was handed over.
+    /// Returns whether the kernel may still look at some of the bytes that were handed over.
     pub(crate) fn has_in_flight(&self) -> bool {
         !self.now.in_flight.is_empty() || !self.landing.is_empty()
     }
@@ -270,17 +270,18 @@ impl Transmitter {
         self.gone.pop()
     }
 
-    /// The connection has broken: the kernel is to look at nothing any more, and the message that was being handed
-    /// over is handed over again, if at all.
+    /// The connection has broken: the kernel is to look at nothing any more, and the message that
+    /// was being handed over is handed over again, if at all.
     pub(crate) fn break_off(&mut self, socket: BorrowedFd<'_>) {
         self.settle(socket);
         self.now = TransmitMessage::new();
         self.calls = Calls::default();
     }
 
-    /// Has the kernel look at nothing any more: if something is airborne, the connection is broken off, and it is
-    /// waited for, a second at most. What is airborne even then can only be in a device's queue. Its pages
-    /// are held by the kernel, and nobody takes it for part of the message.
+    /// Has the kernel look at nothing any more: if a send is in flight, the connection is broken
+    /// off, and it is waited for, a second at most. Bytes that are in flight even then can only be
+    /// in a device's queue. Their pages are held by the kernel, and the peer does not take them for
+    /// part of the message.
     pub(crate) fn settle(&mut self, socket: BorrowedFd<'_>) {
         self.land(socket);
         let Some(driver) = self.driver.clone().filter(|_| self.has_in_flight()) else { return };
@@ -297,14 +298,14 @@ impl Transmitter {
             }
             match first {
                 InFlight::Ring(in_flight) => driver.wait(in_flight, (end - now).min(GLANCE)),
-                // Of a connection that is severed nothing tells.
+                // A severed connection reports nothing.
                 InFlight::Call(_) => clock::pause((end - now).min(NAP)),
             }
         }
         tracing::warn!("the network has not let go of what it was to send");
         let landing = self.landing.drain(..).flat_map(|(_, message)| message.in_flight);
         for it in landing.chain(self.now.in_flight.drain(..)) {
-            // Of calls nobody hears any more, once there is another connection.
+            // Calls are not heard of any more, once there is another connection.
             if let InFlight::Ring(in_flight) = it {
                 driver.give_up(in_flight);
             }

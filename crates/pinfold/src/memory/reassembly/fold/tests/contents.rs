@@ -1,4 +1,4 @@
-//! What is folded is what came.
+//! Folded messages have the contents that came.
 
 use std::os::unix::fs::FileExt;
 
@@ -22,7 +22,7 @@ fn whole_pages_are_moved_and_nothing_is_copied() {
         assert_eq!(all, (bytes.len() as u64, 0, 0, 0), "{receipt}");
         assert_eq!(receipt.moving.cheapest, 4);
         assert!(folder.has(folded.as_ptr().addr()));
-        // The pages of the pool really are gone: what is there reads as nothing.
+        // The pages of the pool really are gone: their places read as zeros.
         let count = folder.count();
         assert_eq!((count.messages, count.pages, count.maps_left), (1, 11, maps - 2));
     } else {
@@ -72,7 +72,7 @@ fn moved_pages_are_not_where_they_were() {
 fn huge_pages_stay_huge() {
     let folder = folder(FREE);
     let pool = anonymous(&folder, 6 * HUGE_PAGES);
-    // Twice, for what is left of the first message is met by the second.
+    // Twice, for the second message meets the remains of the first.
     for round in 0..2 {
         let (message, bytes) = parts(&pool, &[HUGE_BYTES; 4]);
         let folded = folder.fold(message).unwrap();
@@ -90,7 +90,7 @@ fn huge_pages_stay_huge() {
         let base = pool.memory().base().as_ptr().addr();
         assert_eq!(huge_bytes(base, 6 * HUGE_BYTES), 4 * HUGE_BYTES);
         assert_eq!((pool.count().huge, pool.count().committed), (4, 4 * HUGE_PAGES));
-        // What comes between with small pages leaves nothing there that would split huge ones.
+        // Messages of small pages in between leave nothing there that would split huge ones.
         for lens in [&[HUGE_BYTES, 3 * PAGE + 5, 7][..], &[HUGE_BYTES, 3 * PAGE]] {
             // From elsewhere, for it tears huge pages.
             let other = anonymous(&folder, 2 * HUGE_PAGES);
@@ -260,7 +260,7 @@ fn some_costs() -> impl Strategy<Value = Costs> {
         1 => Just(Costs::COPY_ONLY),
         // Pages are dearer to move back than to replace.
         2 => Just(Costs { move_call_ns: 5000.0, ..FREE }),
-        // Huge pages are moved, what is behind them copied.
+        // Huge pages are moved, the bytes behind them copied.
         1 => Just(Costs { move_page_ns: 1e7, move_few_page_ns: 1e7, ..FREE }),
     ]
 }
@@ -327,7 +327,7 @@ proptest! {
         for piece in all.pieces() {
             pieces += piece.pages;
             let at = anon.memory().base().as_ptr().wrapping_add(piece.first as usize * PAGE);
-            // SAFETY: pages of the message, which nobody writes to.
+            // SAFETY: pages of the message, which no thread writes to.
             let bytes = unsafe { std::slice::from_raw_parts(at, piece.pages as usize * PAGE) };
             prop_assert!(bytes.iter().all(|byte| *byte == 0));
         }

@@ -8,7 +8,7 @@ use super::*;
 
 type Message = Vec<Box<dyn Scattered>>;
 
-/// What was in all pages before.
+/// The byte in all pages before.
 const SECRET: u8 = 0xEE;
 
 /// Writes the secret to all pages of a pool.
@@ -18,14 +18,14 @@ fn plant<P: Pages>(pool: Pool<P>) -> Pool<P> {
     pool
 }
 
-/// What of the window can be seen behind a message, to the end of its last page.
+/// The bytes of the window that can be seen behind a message, to the end of its last page.
 fn behind<M: Scattered>(folder: &Folder, folded: &Folded<M>) -> Vec<u8> {
     let end = folded.as_ptr().addr() + folded.len();
     if !folder.has(folded.as_ptr().addr()) {
         return Vec::new();
     }
     let at = std::ptr::with_exposed_provenance(end);
-    // SAFETY: within the last page of the message, which nobody writes to.
+    // SAFETY: within the last page of the message, which no thread writes to.
     unsafe { std::slice::from_raw_parts(at, end.next_multiple_of(PAGE) - end) }.to_vec()
 }
 
@@ -52,7 +52,7 @@ struct Crowd {
     anon: Pool<AnonPages>,
     sealed: Pool<SealedPages>,
     heap: Pool<HeapPages>,
-    /// What a peer gave to all of them.
+    /// The memory that a peer gave to all of them.
     peer: Arc<PeerMemory>,
     wrong: AtomicU64,
     refused: AtomicU64,
@@ -170,15 +170,16 @@ fn all_deliver_and_fold_at_once() {
     for count in [anon.count(), sealed.count(), heap.count()] {
         assert_eq!((count.taken, count.pieces, count.owners), (0, 0, 0));
     }
-    // All pages can be had, in a row, and show nothing of what was there.
+    // All pages can be had, in a row, and show none of the old contents.
     let all = anon.take(Owner(1), 20 * PAGE as u64).unwrap().finish();
     assert_eq!(all.pieces().len(), 1);
     let at = anon.memory().base().as_ptr();
-    // SAFETY: pages of the message, which nobody writes to.
+    // SAFETY: pages of the message, which no thread writes to.
     assert!(clean(unsafe { std::slice::from_raw_parts(at, 20 * PAGE) }));
 }
 
-/// One kind of memory after the other, each folded in each way: what was in its pages before is nowhere.
+/// One kind of memory after the other, each folded in each way: the old contents of its pages are
+/// nowhere.
 #[test]
 fn planted_secrets_do_not_come_along() {
     fn try_out<P: Pages + 'static>(folder: &Folder, pool: Pool<P>) {
@@ -205,7 +206,7 @@ fn planted_secrets_do_not_come_along() {
                     let at = pool.memory().base().as_ptr();
                     let at = at.wrapping_add(piece.first as usize * PAGE);
                     let len = piece.pages as usize * PAGE;
-                    // SAFETY: pages of the message, which nobody writes to.
+                    // SAFETY: pages of the message, which no thread writes to.
                     seen.extend_from_slice(unsafe { std::slice::from_raw_parts(at, len) });
                 }
                 assert!(clean(&seen[part.bytes() as usize..]), "{len}");

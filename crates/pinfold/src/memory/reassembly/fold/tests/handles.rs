@@ -1,8 +1,9 @@
-//! What can be done with a message once it is folded.
+//! The uses of a message once it is folded.
 
 use super::*;
 
-/// Whoever else sees a part of it would see what is written, or it is not written where they look.
+/// Another process that sees a part of it would see the bytes written, or they are not written
+/// where it looks.
 #[test]
 fn only_what_nobody_else_sees_is_given_to_be_written() {
     let sealed = Pool::new(SealedPages::new(16).unwrap());

@@ -61,7 +61,7 @@ fn secrets_stay_where_they_were() {
             let message: Vec<_> = message.into_iter().rev().collect();
             let mut folded = folder.fold(message).unwrap();
             assert!(folded.iter().all(|byte| *byte == round), "round {round}, back {back}");
-            // What lies behind the message in the window is zero.
+            // The bytes behind the message in the window are zero.
             if folded.receipt().place == Place::Window {
                 let end = folded.as_ptr().addr() + folded.len();
                 for at in end..end.next_multiple_of(PAGE) {
@@ -82,7 +82,7 @@ fn secrets_stay_where_they_were() {
             let short = short.finish();
             assert_eq!(short.pieces().len(), 1);
             let all = pool.memory().base().as_ptr();
-            // SAFETY: the pages of the message, which nobody writes to.
+            // SAFETY: the pages of the message, which no thread writes to.
             let all = unsafe { std::slice::from_raw_parts(all, 24 * PAGE) };
             assert!(all.iter().all(|byte| *byte == 0), "round {round}, back {back}");
         }

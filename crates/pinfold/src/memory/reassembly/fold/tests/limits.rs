@@ -1,4 +1,4 @@
-//! Where there is not enough of something, it is copied.
+//! Messages are copied where a resource runs out.
 
 use super::*;
 
@@ -118,7 +118,7 @@ fn an_exhausted_pool_recovers_when_messages_end() {
     }
 }
 
-/// A memory that is short of what is replaced has to be asked for it again.
+/// Memory that lacks pages that were replaced has to be asked for them again.
 #[test]
 fn pages_that_are_not_moved_back_are_asked_for_again() {
     let folder = folder(Costs { move_call_ns: 1e5, ..FREE });
@@ -133,7 +133,7 @@ fn pages_that_are_not_moved_back_are_asked_for_again() {
     assert_eq!((pool.count().committed, pool.count().taken), (0, 0));
     let (message, bytes) = parts(&pool, &[4 * PAGE, 2 * PAGE]);
     assert_eq!(pool.count().committed, 6);
-    // Whoever wants the message back gets it, whatever that costs.
+    // A caller that wants the message back gets it, at any cost.
     assert!(gathered(&folder.fold(message).unwrap().unfold()) == bytes);
     assert_eq!(pool.count().committed, 6);
 }
@@ -198,7 +198,7 @@ fn the_window_is_taken_where_it_saves_more_than_it_costs() {
     assert_eq!((cold.place, cold.expected_ns), (Place::Memory(Why::Cheapest), 4000.0), "{cold}");
 }
 
-/// What pays to be moved once need not pay if it has to go back.
+/// A piece that pays to be moved once need not pay if it has to go back.
 #[test]
 fn the_way_back_is_counted_by_those_who_ask_for_it() {
     let page = 1000.0;

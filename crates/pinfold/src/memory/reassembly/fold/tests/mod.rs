@@ -1,5 +1,5 @@
 #![allow(unsafe_code)]
-// What the kernel shows at addresses is looked at here, past every reference.
+// The tests read the bytes at addresses as the kernel shows them, past every reference.
 //! Folding: contents, limits, leaks, refusals, peers' files.
 
 mod contents;
@@ -45,7 +45,7 @@ fn folder(costs: Costs) -> Folder {
     Folder::new(settings(costs)).unwrap()
 }
 
-/// Whether pages can be moved here; says so if not.
+/// Returns whether pages can be moved here; says so if not.
 fn moves(folder: &Folder) -> bool {
     if let Some(error) = folder.why_not_moving() {
         eprintln!("SKIPPED: {error}");
@@ -97,7 +97,7 @@ fn parts<P: Pages>(pool: &Pool<P>, lens: &[usize]) -> (Vec<Filled<P>>, Vec<u8>) 
     (parts, bytes.concat())
 }
 
-/// What a message in pieces holds.
+/// The bytes of a message in pieces.
 fn gathered(message: &impl Scattered) -> Vec<u8> {
     let mut pieces = Vec::new();
     message.gather(&mut pieces);
@@ -110,7 +110,7 @@ fn gathered(message: &impl Scattered) -> Vec<u8> {
     bytes
 }
 
-/// What a message holds that is not known to be quiet.
+/// The bytes of a message that is not known to be quiet.
 fn copied_out<M: Scattered>(folded: &Folded<M>) -> Vec<u8> {
     let mut bytes = vec![0; folded.len()];
     assert_eq!(folded.read(0, &mut bytes), bytes.len());

@@ -1,4 +1,4 @@
-//! What the kernel refuses is copied, and in a child nothing is done.
+//! Pages that the kernel refuses to move or map are copied, and in a child nothing is done.
 
 use pinfold_sys::{
     child,
@@ -49,7 +49,7 @@ fn pinned_pages_are_copied() {
     assert!(gathered(&folded.unfold()) == bytes);
 }
 
-/// Of the page that a message ends in its own bytes alone are copied.
+/// Of the last page of a message only its own bytes are copied.
 #[test]
 fn a_pinned_last_page_is_copied_to_its_end() {
     let folder = folder(FREE);
@@ -68,7 +68,7 @@ fn a_pinned_last_page_is_copied_to_its_end() {
     assert!(gathered(&folded.unfold()) == bytes);
 }
 
-/// After so many refusals nothing more is asked.
+/// After so many refusals the kernel is asked no more.
 #[test]
 fn the_kernel_is_not_asked_for_ever() {
     let folder = folder(FREE);
@@ -90,7 +90,7 @@ fn the_kernel_is_not_asked_for_ever() {
     assert!(gathered(&folded.unfold()) == bytes);
 }
 
-/// It is not taken apart: the whole of it is copied.
+/// A pinned huge page is not taken apart: the whole of it is copied.
 #[test]
 fn a_pinned_huge_page_is_copied_as_one() {
     let folder = folder(FREE);
@@ -132,7 +132,7 @@ unsafe impl Scattered for Unmappable {
     fn expose(&mut self) {}
 }
 
-/// What was mapped before the kernel refused is taken away again.
+/// Mappings made before the kernel refused are taken away again.
 #[test]
 fn a_message_that_cannot_be_mapped_leaves_nothing_in_the_window() {
     let folder = folder(FREE);
@@ -145,14 +145,14 @@ fn a_message_that_cannot_be_mapped_leaves_nothing_in_the_window() {
     assert_eq!(place, Place::Memory(Why::Os(rustix::io::Errno::ACCESS)));
     assert!(copied_out(&folded) == bytes && folded.receipt().copied == bytes.len() as u64);
     nothing_left(&folder, maps);
-    // Not even where nobody can see it.
+    // Not even where no code can see it.
     let all = std::fs::read_to_string("/proc/self/maps").unwrap();
     let start = |line: &str| usize::from_str_radix(line.split('-').next().unwrap(), 16).unwrap();
     let mut files = all.lines().filter(|line| line.contains("/memfd:"));
     assert_eq!(files.find(|line| folder.has(start(line))), None);
 }
 
-/// What somebody has pinned in the window cannot be moved back.
+/// Pages that are pinned in the window cannot be moved back.
 #[test]
 fn pages_pinned_in_the_window_do_not_come_back() {
     let folder = folder(FREE);
@@ -181,7 +181,8 @@ fn pages_pinned_in_the_window_do_not_come_back() {
     }
 }
 
-/// Somebody writes to pages of a pool that are not there: what appears is not shown to the next.
+/// A stray write goes to pages of a pool that are not there: the pages that appear are not shown to
+/// the next message.
 #[test]
 fn places_that_were_taken_meanwhile_are_cleared() {
     let folder = folder(FREE);
@@ -197,7 +198,7 @@ fn places_that_were_taken_meanwhile_are_cleared() {
         // A whole page, and one that the message does not fill.
         for stray in [pieces[0].at as usize + PAGE, pieces[1].at as usize + 2 * PAGE] {
             let stray: *mut u8 = std::ptr::with_exposed_provenance_mut(stray);
-            // SAFETY: memory of the pool, which is mapped; what it holds does not matter.
+            // SAFETY: memory of the pool, which is mapped; its contents do not matter.
             unsafe { stray.write_bytes(77, PAGE) };
         }
         let before = pool.count().committed;
@@ -206,7 +207,7 @@ fn places_that_were_taken_meanwhile_are_cleared() {
         } else {
             drop(folded);
         }
-        // What somebody wrote is memory as well.
+        // Pages that a stray write made are memory as well.
         assert_eq!(pool.count().committed, before);
         let all = pool.take(Owner(1), 8 * PAGE as u64).unwrap().finish();
         for piece in all.pieces() {
@@ -249,7 +250,7 @@ fn a_child_does_nothing() {
     let mut folded = Some(folder.fold(message).unwrap());
     let mut other = Some(other);
     let mut into = [0; 2 * PAGE];
-    // SAFETY: the child calls nothing but what is tested, and makes no threads.
+    // SAFETY: the child calls nothing but the tested code, and makes no threads.
     let pid = unsafe {
         child::spawn(|| {
             let child = folder.fold_into(other.as_ref().unwrap(), &mut into);
@@ -267,7 +268,7 @@ fn a_child_does_nothing() {
         })
     };
     assert_eq!(status_of(pid.unwrap()), Some(0));
-    // The parent has what it had.
+    // The parent has its pages still.
     let folded = folded.unwrap();
     assert!(*folded == bytes[..]);
     drop(folded);
@@ -277,7 +278,7 @@ fn a_child_does_nothing() {
     drop(other);
 }
 
-/// A child that lives shares what is in the window, so it cannot be moved back.
+/// A child that lives shares the pages in the window, so they cannot be moved back.
 #[test]
 fn pages_shared_with_a_child_do_not_come_back() {
     let folder = folder(FREE);

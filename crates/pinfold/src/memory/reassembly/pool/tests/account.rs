@@ -86,7 +86,7 @@ proptest! {
             let committed = has.iter().filter(|has| **has).count() as u32;
             prop_assert_eq!(pool.count().committed, committed);
             if left < 1000 {
-                // What is taken out lacks memory, and its blocks are not huge any more.
+                // Pages that are taken out lack memory, and their blocks are not huge any more.
                 filled.expose();
                 filled.left(left * PAGE..(left + 100) * PAGE);
                 let pages: Vec<u32> = filled.pieces().iter().flat_map(Piece::range).collect();
@@ -104,7 +104,8 @@ proptest! {
     }
 }
 
-/// Neither pages that came back already nor pages that nobody took are ever counted as free again.
+/// Neither pages that came back already nor pages that were never taken are ever counted as free
+/// again.
 #[test]
 fn pieces_come_back_once() {
     let mut account = Account::new(16);
@@ -126,8 +127,8 @@ fn pieces_come_back_once() {
     assert_eq!(account.take(Owner(2), 16).unwrap().len(), 1);
 }
 
-/// How few pieces a message can do with, at most: whole blocks from the longest runs of them, then the longest runs,
-/// until one is long enough, of which the shortest is taken.
+/// The fewest pieces that a message can do with, at most: whole blocks from the longest runs of
+/// them, then the longest runs, until one is long enough, of which the shortest is taken.
 fn few(naive: &mut [bool], asked: u32) -> usize {
     let (mut left, mut pieces) = (asked, 0);
     for align in [HUGE_PAGES, 1] {

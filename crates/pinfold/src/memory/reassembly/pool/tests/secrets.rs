@@ -23,14 +23,14 @@ fn only_what_is_not_overwritten_is_cleared() {
     assert_eq!(all[2500], 5);
 }
 
-/// What a message does before it gives its pages back.
+/// The life of a message before it gives its pages back.
 #[derive(Clone, Debug)]
 enum Life {
     /// All of it is written.
     Whole,
     /// It ends early.
     Short(u8),
-    /// As much as there is room for is written from elsewhere, of which only a part counts.
+    /// All of its room is written from elsewhere, and only a part of that counts.
     Spare(u8),
     /// Its pages are written to their ends afterwards.
     Exposed,
@@ -56,8 +56,8 @@ fn scribble(span: Span, tag: u8) {
     unsafe { span.at.write_bytes(tag, span.len) };
 }
 
-/// How many bytes of others the messages show in their pages. Each writes its own number and nothing
-/// else, so that whatever else is not zero is a secret that leaked.
+/// The number of bytes of others that the messages show in their pages. Each writes its own number
+/// and nothing else, so that any other byte that is not zero is a secret that leaked.
 fn secrets_seen(lives: &[(u64, Life, bool)]) -> usize {
     let pool = heap(64);
     let mut kept = Vec::new();

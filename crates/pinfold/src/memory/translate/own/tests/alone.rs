@@ -1,4 +1,4 @@
-//! Who has it to itself finds what all others find.
+//! An owner with exclusive access finds the same memory as all others.
 use std::os::fd::AsFd;
 
 use super::*;
@@ -62,7 +62,7 @@ fn the_last_transfer_of_what_is_gone_unpins_it() {
     let hold = own.begin_mut(range.start as u64, range.len() as u64).unwrap();
     unmap(range.clone());
     map(range.clone());
-    // It is seen that something has changed, and nothing of it is found.
+    // The hit sees that memory has changed, and none of it is found.
     assert_eq!(sent_alone(&mut own, &file(), range.clone()), 0);
     let unpins = own.counters().pins.unpins;
     let file = file();

@@ -3,7 +3,7 @@ use std::os::fd::AsFd;
 
 use super::*;
 
-/// Transfers, changes memory, and transfers again: what is there now is what comes.
+/// Transfers, changes memory, and transfers again: the bytes that are there now come.
 fn after(what: &str, own: &OwnMemory, range: Range<usize>, change: impl Fn()) {
     let file = file();
     for round in 0..20 {
@@ -11,7 +11,7 @@ fn after(what: &str, own: &OwnMemory, range: Range<usize>, change: impl Fn()) {
         until_kept(own, range.clone());
         assert_eq!(sent(own, &file, range.clone()), one);
         change();
-        // What is there without a touch of ours, then what is written.
+        // The byte that is there without a touch of ours, then the one written.
         // SAFETY: memory of the test's.
         let there = unsafe { ptr::with_exposed_provenance::<u8>(range.start).read_volatile() };
         assert_eq!(sent(own, &file, range.clone()), there, "{what}, round {round}");
@@ -166,9 +166,9 @@ fn a_child_is_told_so_and_disturbs_nobody() {
         drop(own);
         i32::from(!refused)
     };
-    // SAFETY: the child drops what it has a copy of; the C library keeps the allocator usable.
+    // SAFETY: the child drops its copies; the C library keeps the allocator usable.
     let pid = unsafe { pinfold_sys::child::spawn(child) }.unwrap();
-    // The parent's pages are its own still, and what it writes now is what goes.
+    // The parent's pages are its own still, and the bytes it writes now are sent.
     let (Some(own), Some(hold)) = (kept, held) else { panic!() };
     assert_eq!(sent(&own, &file, range.clone()), byte);
     assert_eq!(status_of(pid), Some(0));

@@ -1,4 +1,4 @@
-//! Where something is taken away. Filters are for good, so each is in a child of its own.
+//! Facilities that are denied. Filters are for good, so each is in a child of its own.
 use super::*;
 
 #[test]

@@ -1,7 +1,7 @@
-//! The exact form, and what blindness finds.
+//! The exact form, and the finds of a blind one.
 use super::*;
 
-/// A thread gets the addresses anew while another one, which unmapped them, has not returned.
+/// A thread gets the addresses anew while the thread that unmapped them has not returned.
 #[test]
 fn memory_given_anew_before_the_unmap_returns() {
     let Some(own) = keeping() else { return };

@@ -104,7 +104,7 @@ fn what_is_watched_without_being_kept_has_bounds() {
     unmap(range);
 }
 
-/// What was evicted stays watched, and what becomes of it meanwhile is known when it comes again.
+/// Memory that was evicted stays watched, and its changes meanwhile are known when it comes again.
 #[test]
 fn what_is_evicted_and_changed_is_watched_anew() {
     let Some(own) = keeping() else { return };
@@ -125,7 +125,7 @@ fn what_is_evicted_and_changed_is_watched_anew() {
         let byte = fill(range.clone());
         until_kept(&own, page.clone());
         assert_eq!(sent(&own, &file, page.clone()), byte);
-        // Of this it is told again.
+        // Changes of it are told again.
         map(range.clone());
         let byte = fill(range.clone());
         assert_eq!(sent(&own, &file, page.clone()), byte);

@@ -1,4 +1,4 @@
-//! Whom the kernel shows to be outside, and what that is for.
+//! The threads that the kernel shows to be outside, and the use of that.
 use std::sync::{atomic::AtomicBool, mpsc::channel};
 
 use pinfold_sys::threads;

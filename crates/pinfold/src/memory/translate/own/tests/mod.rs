@@ -27,14 +27,14 @@ use super::*;
 const PAGE: usize = 4096;
 const RW: ProtFlags = ProtFlags::READ.union(ProtFlags::WRITE);
 
-/// Where the kernel puts nothing by itself, apart from all other memory.
+/// A place where the kernel puts no mapping by itself, apart from all other memory.
 fn place(pages: usize) -> Range<usize> {
     static NEXT: AtomicUsize = AtomicUsize::new(1 << 45);
     let start = NEXT.fetch_add((pages + 512) * PAGE, Ordering::Relaxed);
     start..start + pages * PAGE
 }
 
-/// New memory there, over whatever there is.
+/// New memory there, in place of any that is there.
 fn map(range: Range<usize>) {
     let flags = MapFlags::PRIVATE | MapFlags::FIXED;
     let at = ptr::with_exposed_provenance_mut(range.start);
@@ -67,7 +67,7 @@ fn remap(from: Range<usize>, to: Range<usize>, more: MremapFlags) {
     unsafe { mm::mremap_fixed(at, from.len(), to.len(), flags, to_at) }.unwrap();
 }
 
-/// Fills with something that was nowhere before lately; what.
+/// Fills with a byte that was nowhere before lately. Returns it.
 fn fill(range: Range<usize>) -> u8 {
     static NEXT: AtomicU8 = AtomicU8::new(1);
     // Odd numbers, of which none is 0.
@@ -99,7 +99,7 @@ fn file() -> OwnedFd {
     pinfold_sys::mem::memfd::create_sealed("own-test", 64 * PAGE).unwrap()
 }
 
-/// Transfers to the file and looks what came: all bytes are the same one.
+/// Transfers to the file and reads the bytes that came: all are the same.
 fn sent<V: Validation>(own: &OwnMemory<V>, file: &OwnedFd, range: Range<usize>) -> u8 {
     let hold = own.begin(range.start as u64, range.len() as u64).unwrap();
     let done = own.write_out(&hold, file.as_fd(), 0).unwrap();
@@ -111,7 +111,7 @@ fn sent<V: Validation>(own: &OwnMemory<V>, file: &OwnedFd, range: Range<usize>) 
     found[0]
 }
 
-/// Whether the memory of a transfer is kept.
+/// Returns whether the memory of a transfer is kept.
 fn is_kept<V: Validation>(own: &OwnMemory<V>, range: Range<usize>) -> Result<(), Why> {
     let hold = own.begin(range.start as u64, range.len() as u64).unwrap();
     let kept = hold.kept();

@@ -29,7 +29,7 @@ enum Step {
     Exit(usize),
     /// A thread with this identifier, which may have been another's.
     Start(u32),
-    /// A look, and what happens before it begins to ask, and after each answer.
+    /// A look, and the steps before it begins to ask, and after each answer.
     Look(Vec<Step>),
 }
 
@@ -159,7 +159,7 @@ proptest! {
     }
 }
 
-/// Threads that are where they are said to be; counts who is asked.
+/// Threads that are where they are said to be; counts the threads asked.
 struct Fixed(RefCell<Vec<(u32, bool)>>, AtomicUsize);
 
 impl Places for Fixed {
@@ -206,7 +206,7 @@ fn more_ranges_than_fit_are_everything() {
     let quarantine = Mutex::new(Quarantine::default());
     for at in 0..RANGES_MAX as u64 {
         quarantine.lock().note(10 * at, 10 * at + 5);
-        // The same again takes no room.
+        // The same range again takes no room.
         quarantine.lock().note(10 * at, 10 * at + 5);
     }
     assert!(!quarantine.lock().concerns(5, 10));
@@ -217,7 +217,7 @@ fn more_ranges_than_fit_are_everything() {
     assert!(!quarantine.lock().concerns(0, u64::MAX));
 }
 
-/// Where nothing can be read, nothing ends.
+/// Places that cannot be read: no quarantine ends.
 struct Unreadable;
 
 impl Places for Unreadable {

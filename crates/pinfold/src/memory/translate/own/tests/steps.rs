@@ -13,13 +13,13 @@ enum Act {
     Map,
     /// A discard's event is sent.
     Announce,
-    /// The oldest event that was sent is read; who sent it goes on.
+    /// The oldest event that was sent is read; its sender goes on.
     Read,
     /// Events that were read are applied.
     Apply,
-    /// Who was to discard does.
+    /// The thread that was to discard does so.
     Discard,
-    /// Other memory, or what there was before that, and nobody is told.
+    /// Other memory, or the memory from before, and no event tells.
     Guard,
     Restore,
     /// The quarantine ends, if all that was noted is over.
@@ -42,14 +42,14 @@ struct Kernel {
     read: RefCell<Vec<Sent>>,
     seq: Cell<u64>,
     applied: Cell<u64>,
-    /// Discards whose event was read and that have not taken place.
+    /// Discards that have not taken place though their event was read.
     to_come: Cell<u32>,
     quarantined: Cell<bool>,
     pins: Cell<i32>,
     /// The memory that was seen, and the faults until then.
     seen: Cell<(u64, u64)>,
     faults: Cell<u64>,
-    /// What a guard has taken away last: it may be given out again.
+    /// The page that a guard has taken away last: it may be given out again.
     freed: Cell<u64>,
     script: RefCell<Vec<Vec<Act>>>,
     calls: RefCell<Vec<&'static str>>,
@@ -202,8 +202,8 @@ fn any_acts() -> impl Strategy<Value = Vec<Act>> {
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(20_000))]
-    /// What is kept is the memory that was seen, watched, and about to be discarded by nobody of whom was
-    /// told; what is not leaves nothing.
+    /// Kept memory is the memory that was seen, is watched, and is not about to be discarded by a
+    /// call that was told already; memory that is not kept leaves no trace.
     #[test]
     fn what_is_kept_will_be_told_of(
         before in vec(any_acts(), 0..4),

@@ -7,7 +7,7 @@ use super::*;
 #[derive(Debug)]
 pub(super) struct Fake {
     pub(super) budget: Budget,
-    /// What is pinned, by handle.
+    /// The pinned areas, by handle.
     pub(super) pinned: BTreeMap<u64, Area>,
     next: u64,
     /// It has memory for so many bytes.
@@ -31,7 +31,7 @@ impl Fake {
         }
     }
 
-    /// What it would say to an area if this much was pinned.
+    /// The refusal of an area if this much was pinned, if any.
     pub(super) fn says(area: Area, pinned: u64, memory: u64, hole: (u64, u64)) -> Option<Refused> {
         if area.start < hole.1 && hole.0 < area.end {
             Some(Refused::NotMapped)

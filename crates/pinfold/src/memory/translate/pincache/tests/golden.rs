@@ -1,11 +1,12 @@
-//! Seeded traces and what budgets make of them: whole tables, so that any change of what is kept
-//! shows. The traces have the shape of the paper's two programs (section 6.2, table 3).
+//! Seeded traces and the counts that budgets yield for them: whole tables, so that any change in
+//! the areas kept shows. The traces have the shape of the paper's two programs (section 6.2, table
+//! 3).
 
 use pinfold_sys::shuffle::Shuffle;
 
 use super::*;
 
-/// Calls what it is given with every step of it.
+/// Calls the function it is given with every step of the trace.
 type Trace = fn(&mut dyn FnMut(u64, u64));
 
 /// A sort: short messages out of 64 buckets that grow and shrink.

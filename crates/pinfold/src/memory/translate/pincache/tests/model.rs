@@ -1,5 +1,5 @@
-//! The cache beside a naive one: the same steps, every answer, every count and everything that is
-//! pinned compared.
+//! The cache beside a naive one: the same steps, with every answer, every count and all pinned
+//! areas compared.
 
 use proptest::prelude::*;
 
@@ -48,7 +48,8 @@ impl Model {
         Naive { id: self.next, area, in_flight: 1, is_live: true, used: self.time }
     }
 
-    /// Where several areas have all the bytes, the real one may take any: `taken` is what it has.
+    /// Where several areas have all the bytes, the real one may take any: `taken` is the one it
+    /// has.
     fn begin(
         &mut self,
         space: SpaceId,
@@ -173,7 +174,7 @@ impl Model {
         Ok(new.id)
     }
 
-    /// Unpins what is out of reach and idle.
+    /// Unpins areas that are out of reach and idle.
     fn sweep(&mut self) {
         let before = self.areas.len();
         self.areas.retain(|one| one.is_live || one.in_flight > 0);

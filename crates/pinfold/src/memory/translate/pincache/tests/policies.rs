@@ -76,7 +76,7 @@ fn forgotten_areas_do_not_gather() {
 }
 
 proptest! {
-    /// Whatever is used, forgotten and in flight: the idle one with the earliest use goes.
+    /// The idle area with the earliest use goes, for any uses, removals and transfers in flight.
     #[test]
     fn lru_chooses_the_least_recently_used(
         steps in prop::collection::vec((0..6u8, 0..80u32), 1..400)

@@ -11,7 +11,8 @@ use super::*;
 
 const THREADS: u64 = 4;
 
-/// Each pin has a flag that says whether it stands, and where; nobody may hold one that does not.
+/// Each pin has a flag that says whether it stands, and where; no thread may hold one that does
+/// not.
 struct Flags {
     stands: Vec<AtomicBool>,
     start: Vec<AtomicU64>,
@@ -151,7 +152,7 @@ fn those_who_must_not_wait_hit_what_was_hit_before() {
     let _ = cache.invalidate(HERE, 0, 1);
     assert_eq!(cache.begin_pinned(HERE, 0, 1), None);
     assert_eq!(cache.begin_pinned_mut(HERE, 0, 1), None);
-    // The last one unpins what is gone.
+    // The last one unpins the areas that are gone.
     assert_eq!(cache.counters().unpins, 0);
     cache.end_mut(hold);
     assert_eq!(cache.counters().unpins, 1);
@@ -160,7 +161,7 @@ fn those_who_must_not_wait_hit_what_was_hit_before() {
 
 type Late = SharedPinCache<Flagged, EndsLate>;
 
-/// A policy in whose time a transfer ends, as one of another thread may.
+/// A policy during which a transfer ends, as one of another thread may.
 #[derive(Default)]
 struct EndsLate {
     cache: Arc<OnceLock<Late>>,

@@ -1,11 +1,11 @@
-//! Seeded traces and what each shape of TLB makes of them, as in the paper's figure 3: whole tables,
-//! so that any change of what is kept shows.
+//! Seeded traces and the counts that each shape of TLB yields for them, as in the paper's figure 3:
+//! whole tables, so that any change in the entries kept shows.
 
 use pinfold_sys::shuffle::Shuffle;
 
 use super::*;
 
-/// Calls what it is given with every step of it.
+/// Calls the function it is given with every step of the trace.
 type Trace = fn(&mut dyn FnMut(u64, u64));
 
 /// A matrix multiplied by blocks: 82 pages, over and over, as many as the paper counts for its own.

@@ -24,7 +24,7 @@ pub(super) fn wrong_segments_are_refused() {
         (&small, "wrong size"),
         (&read_only, "cannot be written"),
         (&process, "not a memfd"),
-        // Nobody looks at it.
+        // Its contents are not read.
         (&null, "without a segment"),
     ] {
         let (mut client, raw) = scene.bad_server();

@@ -1,4 +1,4 @@
-//! What needs another process: this test binary again, running one of the tests that are
+//! Tests that need another process: this test binary again, running one of the tests that are
 //! otherwise ignored.
 
 use std::process::{Child, Command, Stdio};
@@ -35,7 +35,7 @@ fn helper_greets() {
     assert_eq!(established.we_read, established.peer_reads);
     assert_eq!(established.we_write, established.peer_writes);
     assert_ne!(established.we_read, Err(Refusal::WrongProcess));
-    // Until the other side closes.
+    // This waits until the other side closes.
     await_close(&established.socket);
 }
 
@@ -88,7 +88,7 @@ fn a_peer_killed_in_the_middle_is_gone() {
     child.wait().unwrap();
     match finish(&mut server, 0) {
         Err(Error::PeerGone { how, .. }) => {
-            // Before Linux 6.5 the kernel gives no pidfd to tell by.
+            // Before Linux 6.5 the kernel gives no pidfd, by which an exit is told from a close.
             assert!(matches!(how, Gone::Died) || server.pidfd.is_none(), "{how:?}");
         }
         other => panic!("{other:?}"),
@@ -154,7 +154,7 @@ fn open_descriptors() -> usize {
     std::fs::read_dir("/proc/self/fd").unwrap().count()
 }
 
-/// Alone in its process, so that nobody else opens descriptors meanwhile.
+/// The helper is alone in its process, so that no other test opens descriptors meanwhile.
 #[test]
 #[ignore = "run by other tests"]
 fn helper_counts_descriptors() {
@@ -171,7 +171,7 @@ fn helper_counts_descriptors() {
         messages_out_of_turn_end_it();
         a_full_queue_is_waited_for();
         absent_names_are_gone_at_once();
-        // Dropped at each state.
+        // The greeting is dropped at each state.
         let scene = Scene::new(&Access::same_user());
         for steps in 0..4 {
             let mut client = scene.connect(PathSet::all()).unwrap();
@@ -188,7 +188,7 @@ fn helper_counts_descriptors() {
     for _ in 0..20 {
         round();
     }
-    // Threads close what was not to be had.
+    // Another thread closes received descriptors that were not accepted.
     let end = std::time::Instant::now() + std::time::Duration::from_secs(10);
     while (open_descriptors(), mappings()) != before && std::time::Instant::now() < end {
         std::thread::sleep(std::time::Duration::from_millis(1));

@@ -1,5 +1,5 @@
-//! Connections that break anywhere: all comes once, in order and whole, and no message is named as sent
-//! before the peer has it.
+//! Connections that break anywhere: all messages come once, in order and whole, and none is named
+//! as sent before the peer has it.
 
 mod stage;
 
@@ -37,7 +37,7 @@ fn play(plans: [&[Message]; 2], breaks: &[[usize; 2]], budget: usize, told: bool
         drop(wire);
         for (way, end) in ends.iter_mut().enumerate() {
             if told || way == 0 {
-                // All that was passed on comes first.
+                // All bytes that were passed on come first.
                 while end.turn().is_ok() {}
             }
             end.side.bridge.break_off();
@@ -80,7 +80,7 @@ const PLAN: &[Message] = &[
     Message::Direct(0),
     Message::Inline(56),
 ];
-/// What [`PLAN`] takes at least.
+/// The least number of bytes that [`PLAN`] takes.
 const PLAN_BYTES: usize = 8 + 300 + 200 + 9 + 90 + 56 + 9 * 32;
 
 #[test]
@@ -96,14 +96,14 @@ fn a_connection_may_break_at_every_byte() {
 #[test]
 fn it_may_break_again_and_again() {
     for at in 1..PLAN_BYTES {
-        // The next one also within what is sent again, or before any of it.
+        // The next one breaks also within the bytes that are sent again, or before any of them.
         let breaks =
             [[at, PLAN_BYTES - at], [at % 97 + 1, at % 53 + 1], [usize::MAX, at % 400 + 1]];
         play([PLAN, PLAN], &breaks, 1 << 20, at % 2 == 0);
     }
 }
 
-/// What the lane has no room for in one piece is cut, and goes on in its middle.
+/// A piece for which the lane has no room as a whole is cut, and goes on in its middle.
 #[test]
 fn pieces_that_are_cut_go_on() {
     let plan = [Message::Pieces(200_000, 100_000), Message::Direct(3000), Message::Inline(3)];
@@ -172,7 +172,7 @@ fn lies_about_what_has_come_are_noticed() {
     }
 }
 
-/// Who sends another frame again than it had begun to.
+/// A side that sends another frame again than it had begun to send.
 #[test]
 fn another_frame_in_the_place_of_one_ends_it() {
     let data = Piece { offset: 0, len: 10, sample: 0 };
@@ -253,7 +253,7 @@ fn a_long_message_is_acknowledged_at_once() {
     assert_eq!(one.side.bridge.take_sent().map(|sent| sent.name), Some(0));
 }
 
-/// What it had asked for before the connection broke, it asks for again.
+/// A side asks again for the credit that it had asked for before the connection broke.
 #[test]
 fn who_waits_asks_again() {
     let (mut wire, [one, two]) = Wire::new([usize::MAX; 2]);
@@ -261,7 +261,7 @@ fn who_waits_asks_again() {
     let mut two = End::new(two, &[], 0);
     one.feed();
     one.turn().unwrap();
-    // It is on its way, and with it the question.
+    // The frame is on its way, and with it the question.
     drop(wire);
     let sockets;
     (wire, sockets) = Wire::new([usize::MAX; 2]);
@@ -282,7 +282,8 @@ fn who_waits_asks_again() {
     assert!(one.side.bridge.is_flushed());
 }
 
-/// Who sends hears first that the connection is over; what has come by it is taken nevertheless.
+/// The sender hears first that the connection is over; bytes that have come by it are taken
+/// nevertheless.
 #[test]
 fn what_came_before_the_end_is_taken() {
     let (mut stranger, socket) = UnixStream::pair().unwrap();
@@ -302,7 +303,7 @@ fn what_came_before_the_end_is_taken() {
     assert_eq!((ended, end.came.len()), (Ended::Closed, 1));
 }
 
-/// What was said last may not have come, and nothing else goes that would say it.
+/// The last word may not have come, and no other frame repeats it.
 #[test]
 fn credit_is_told_again() {
     let sockets = || UnixStream::pair().unwrap();

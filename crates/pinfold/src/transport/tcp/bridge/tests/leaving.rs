@@ -12,14 +12,14 @@ use crate::{
 const LONG: usize = 60_000;
 const ROUNDS: u64 = 4;
 
-/// What goes over a connection whose far end reads only afterwards: long messages with short frames between
-/// them.
+/// The bytes of a connection whose far end reads only afterwards: long messages with short frames
+/// between them.
 fn stream(mode: SendMode, ring: bool) -> Vec<u8> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     rustix::net::sockopt::set_socket_recv_buffer_size(&listener, 16 << 10).unwrap();
     let near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
     let mut far = listener.accept().unwrap().0;
-    // One that cannot go on over another connection: nobody is there to say what has come.
+    // A side that cannot go on over another connection: there is no peer to say how much has come.
     let mut side = Side::over(near.try_clone().unwrap().into(), 1 << 20, false);
     rustix::net::sockopt::set_socket_send_buffer_size(&near, 2 << 20).unwrap();
     near.set_nonblocking(true).unwrap();
@@ -68,7 +68,8 @@ fn frames_are_copied_whatever_is_not() {
     }
 }
 
-/// Others have their turn before a long message is sent, but who waits for the connection to tell of room fills it.
+/// Others have their turn before a long message is sent, but a side that waits for the connection
+/// to report room fills it.
 #[test]
 fn a_turn_is_a_share_of_a_long_message() {
     let memory = vec![1; 64 << 20];
@@ -82,7 +83,7 @@ fn a_turn_is_a_share_of_a_long_message() {
         let words = frame::long_eager(0, memory.len() as u64);
         // SAFETY: the memory stays as it is until the bridge is gone.
         unsafe { side.bridge.send_directly(0, header, &words, std::iter::once(part)) }.unwrap();
-        // Nothing comes: what is to be done at once is to send.
+        // Nothing comes: the only thing to do at once is to send.
         let mut is_more = side.bridge.turn(waits, &mut side.budget).unwrap();
         assert_eq!(is_more, !waits);
         while is_more {

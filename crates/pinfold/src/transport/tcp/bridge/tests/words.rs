@@ -1,4 +1,4 @@
-//! What the peer hears of what came, and when: each word is a packet.
+//! The words that the peer hears of what came, and their times: each word is a packet.
 
 use super::*;
 use crate::wire::tcp::frame;
@@ -50,7 +50,7 @@ impl Talk {
         assert!(memory.iter().all(|byte| *byte == 7));
     }
 
-    /// What has come as descriptors is passed over.
+    /// Passes over descriptors that have come.
     fn pass(&mut self) {
         while let Some(header) = self.side.rx.head() {
             self.side.rx.advance(header).unwrap();
@@ -87,7 +87,7 @@ fn ends_are_told_together_where_the_next_is_taken_at_once() {
     talk.end(5000);
     talk.side.bridge.turn(false, &mut talk.side.budget).unwrap();
     assert_eq!(talk.heard(), [(2, 0)]);
-    // If it is not: whoever takes long messages hands on what there is to say.
+    // If it is not: the receiver of long messages hands on the word.
     talk.begin(3, 5000);
     talk.end(5000);
     talk.begin(4, 5000);

@@ -1,8 +1,8 @@
-//! Strangers, and who is between the two.
+//! Strangers, and attackers between the two.
 
 use super::*;
 
-/// What each side says in a greeting that succeeds, bytes.
+/// Bytes that each side sends in a greeting that succeeds.
 const CONNECTING_BYTES: usize = KNOCK_BYTES + CLAIM_BYTES + CONFIRM_BYTES;
 const ACCEPTING_BYTES: usize = KNOCK_BYTES + REPLY_BYTES;
 
@@ -25,7 +25,7 @@ fn a_flipped_bit_anywhere_ends_it() {
                 });
                 let outcome = scene.play();
                 assert!(outcome.accepting.is_err(), "{role:?} {at}.{bit}");
-                // Who connects is done when it confirms: only the other can see that spoilt.
+                // The connecting side is done when it confirms: only the other can see that spoilt.
                 let confirmed = role == Role::Connecting && at >= KNOCK_BYTES + CLAIM_BYTES;
                 assert_eq!(outcome.connecting.is_ok(), confirmed, "{role:?} {at}.{bit}");
                 // Behind the knock it is the proof that does not fit, before anything is looked at.
@@ -97,7 +97,7 @@ fn a_recorded_claim_is_good_for_one_nonce() {
         });
         (side.end.unwrap(), asked)
     };
-    // Were the nonce the same, nobody could tell.
+    // With the same nonce the replay would go unnoticed.
     let (end, asked) = play(nonce(2));
     assert_eq!((end.is_ok(), asked), (true, 1));
     let (end, asked) = play(nonce(3));
@@ -155,7 +155,7 @@ fn what_is_reflected_is_not_believed() {
             assert!(side.end.unwrap().is_err());
         }
     }
-    // An accepting side hears what it said itself.
+    // An accepting side hears its own bytes.
     let mut side = Side::new(Greeting::accept(key(1), nonce(2), "mirror", DEADLINE));
     let knock = Knock {
         versions: VERSIONS,
@@ -203,7 +203,7 @@ fn another_edition_is_named_and_answered() {
     let mut side = Side::new(Greeting::accept(key(1), nonce(2), "old", DEADLINE));
     side.hear(b"PINFOLD\x05, and what came then", 1, &mut |_, _| {});
     says(side.end.unwrap().unwrap_err(), &says_that);
-    // It shall see which this is. Who calls has said so already.
+    // It shall see which edition this is. A connecting side has said so already.
     let output = side.greeting.output();
     assert_eq!((output.len(), &output[..8]), (KNOCK_BYTES, &b"PINFOLD\x07"[..]));
     let calls = Greeting::connect(key(1), nonce(1), "old", offer(1), None, DEADLINE);
@@ -243,12 +243,12 @@ fn before_its_proof_nobody_gets_further_than_the_bound() {
         }
         assert_eq!(taken, bytes);
         assert!(taken <= UNPROVEN_BYTES_MAX);
-        // And what it has to say to that: its knock, and who connects its claim.
+        // And its answer to that: its knock, and from a connecting side its claim.
         assert!(greeting.output().len() <= KNOCK_BYTES + CLAIM_BYTES);
     }
-    // What a connection costs until then; nothing of it depends on what comes.
+    // The cost of a connection until then; nothing of it depends on the bytes that come.
     assert!(size_of::<Greeting>() <= 1024, "{}", size_of::<Greeting>());
-    // One that all comes at once is no different.
+    // A greeting whose bytes all come at once is no different.
     let mut greeting = Greeting::accept(key(1), nonce(2), "flood", DEADLINE);
     let mut flood = vec![0xff; 1 << 20];
     flood[..KNOCK_BYTES].copy_from_slice(&knock(Role::Connecting));

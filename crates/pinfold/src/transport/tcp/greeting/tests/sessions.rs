@@ -81,7 +81,8 @@ fn a_peer_that_was_started_anew_is_another() {
 #[test]
 fn the_accepting_side_shows_the_secret_too() {
     let (ours, theirs) = tickets();
-    // It knows the group's key, and takes any claim for right, but not what the session's secret is.
+    // It knows the group's key, and takes any claim for right, but does not know the session's
+    // secret.
     let ours_wrong = Ticket { secret: SessionSecret::new([9; 32]), ..ours.clone() };
     let knocks = [5; 32];
     let greeting = Greeting::connect(key(1), nonce(3), "there", offer(1), None, DEADLINE);

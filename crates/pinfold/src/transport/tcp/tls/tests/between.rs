@@ -1,4 +1,5 @@
-//! Two endpoints, and somebody on the way between them who passes their greeting on and then does what he likes.
+//! Two endpoints, and an attacker on the way between them that passes their greeting on and then
+//! does what it likes.
 
 use std::{
     io::{self, Read, Write},
@@ -14,11 +15,12 @@ use crate::{
 };
 
 const PATIENCE: Duration = Duration::from_secs(20);
-/// What a greeting takes, from who connects and from who is connected to.
+/// Bytes of a greeting, from the connecting side and from the accepting one.
 const THERE: usize = KNOCK_BYTES + CLAIM_BYTES + CONFIRM_BYTES;
 const BACK: usize = KNOCK_BYTES + REPLY_BYTES;
 
-/// What became of a call, and how many peers the one called has; what he in between saw.
+/// The result of a call, and the number of peers of the called endpoint; the bytes that the
+/// attacker saw.
 struct Outcome<T> {
     called: crate::Result<()>,
     joined: usize,
@@ -63,7 +65,8 @@ fn pass(from: &TcpStream, mut to: &TcpStream, bytes: usize) {
     assert_eq!(passed, bytes as u64, "a greeting of another length");
 }
 
-/// Moves what has come of one channel to the other: what it was. `None` once one has ended.
+/// Moves bytes that have come of one channel to the other, and returns them. `None` once one has
+/// ended.
 fn move_on(
     (from, of): (&mut TcpStream, &mut Session),
     (to, other): (&mut TcpStream, &mut Session),
@@ -87,7 +90,8 @@ fn move_on(
     Some(said)
 }
 
-/// He ends the encryption himself, with keys of his own, and passes on what he reads.
+/// The attacker ends the encryption itself, with keys of its own, and passes on the bytes that it
+/// reads.
 #[test]
 fn who_ends_the_channel_himself_is_found_out() {
     let outcome = between(PATIENCE, |mut near, mut far| {
@@ -111,19 +115,19 @@ fn who_ends_the_channel_himself_is_found_out() {
     assert!(matches!(&error, Error::Greeting { .. }), "{error}");
     assert!(error.to_string().contains("somebody between it and this endpoint"), "{error}");
     assert_eq!(outcome.joined, 0);
-    // He has read no more than the proofs that he cannot use.
+    // The attacker has read no more than the proofs, which it cannot use.
     assert!(outcome.seen.iter().all(|read| read.len() <= 32), "{:?}", outcome.seen);
     assert!(outcome.seen.iter().any(|read| read.len() == 32), "{:?}", outcome.seen);
 }
 
-/// What is no TLS is an error at once, and not much of it is taken.
+/// Bytes that are no TLS are an error at once, and not many of them are taken.
 #[test]
 fn garbage_in_place_of_a_handshake() {
     let outcome = between(PATIENCE, |mut near, mut far| {
         let garbage = b"GET / HTTP/1.1\r\n".repeat(1 << 16);
         for stream in [&mut near, &mut far] {
             stream.set_write_timeout(Some(PATIENCE)).unwrap();
-            // It is closed under his hands.
+            // The connection may be closed while it is written to.
             let _ = stream.write_all(&garbage);
             let mut said = Vec::new();
             stream.set_read_timeout(Some(PATIENCE)).unwrap();
@@ -139,7 +143,7 @@ fn garbage_in_place_of_a_handshake() {
     assert_eq!(outcome.joined, 0);
 }
 
-/// Who says nothing after the greeting, or one byte now and then, does not stay.
+/// A peer that says nothing after the greeting, or one byte now and then, does not stay.
 #[test]
 fn slow_handshakes_are_given_up() {
     for trickles in [false, true] {
@@ -147,7 +151,7 @@ fn slow_handshakes_are_given_up() {
             let start = Instant::now();
             near.set_read_timeout(Some(Duration::from_millis(50))).unwrap();
             far.set_read_timeout(Some(Duration::from_millis(50))).unwrap();
-            // What the caller says, kept back.
+            // The caller's hello, kept back.
             let mut hello = Vec::new();
             let mut bytes = [0; 4096];
             let mut at = 0;

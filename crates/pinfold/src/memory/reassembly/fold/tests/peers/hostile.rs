@@ -1,4 +1,4 @@
-//! Whatever a peer does, what was folded is there, and goes in time.
+//! A folded message stays readable, and goes in time, no matter what its peer does.
 
 use std::sync::atomic::AtomicUsize;
 
@@ -27,7 +27,7 @@ fn to_write_to_them_is_a_fault() {
             // The kernel writes, and says that it was a fault.
             let (read, write) = rustix::pipe::pipe().unwrap();
             rustix::io::write(&write, &[!bytes[offset]]).unwrap();
-            // SAFETY: the kernel checks the address itself, and nobody else uses the slice.
+            // SAFETY: the kernel checks the address itself, and no other code uses the slice.
             let byte = unsafe { std::slice::from_raw_parts_mut(at.add(offset), 1) };
             assert_eq!(rustix::io::read(&read, byte), Err(Errno::FAULT), "{lens:?}");
         }
@@ -35,7 +35,7 @@ fn to_write_to_them_is_a_fault() {
     }
 }
 
-/// Says what can be read at an address when it goes.
+/// Records, when dropped, the byte that can be read at an address.
 struct Watching {
     at: Arc<AtomicUsize>,
     seen: Arc<Mutex<Vec<Option<u8>>>>,
@@ -98,7 +98,7 @@ fn peers_cannot_take_pages_away() {
     // SAFETY: as above.
     unsafe { rustix::mm::madvise(own, 8 * PAGE, Advice::LinuxDontNeed) }.unwrap();
     assert!(copied_out(&folded) == bytes);
-    // What it writes is seen, for it is its memory still.
+    // The peer's writes are seen, for it is its memory still.
     // SAFETY: as above.
     unsafe { one.own.as_ptr().add(7 * PAGE).write_volatile(!bytes[0]) };
     assert_eq!(copied_out(&folded)[0], !bytes[0]);
@@ -211,7 +211,7 @@ fn a_child_has_no_bytes_of_peers() {
     let (parts, _) = message(&[&one], &memories, &[(0, PAGE, PAGE)]);
     let mut to = vec![0; 3 * PAGE];
     let mut pieces = Vec::with_capacity(8);
-    // SAFETY: the child calls nothing but what is tested, and makes no threads.
+    // SAFETY: the child calls nothing but the tested code, and makes no threads.
     let pid = unsafe {
         child::spawn(|| {
             parts.gather(&mut pieces);

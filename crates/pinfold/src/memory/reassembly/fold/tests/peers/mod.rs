@@ -1,4 +1,4 @@
-//! What lies in memory of another process is seen in a row, cannot be written, and stays.
+//! Messages in memory of another process are seen in a row, cannot be written, and stay.
 
 mod hostile;
 
@@ -16,7 +16,7 @@ use rustix::{io::Errno, mm::MprotectFlags};
 use super::*;
 use crate::memory::arena::Mapping;
 
-/// What the owner of a file has: a mapping from before it was sealed.
+/// The owner of a file, with its mapping from before it was sealed.
 struct Peer {
     file: OwnedFd,
     own: SharedMapping,
@@ -29,7 +29,7 @@ fn peer(name: &str, pages: usize) -> Option<Peer> {
     let file = memfd::create_fixed(name, len).unwrap();
     let own = SharedMapping::map(file.as_fd(), len).unwrap();
     let bytes = fresh(len);
-    // SAFETY: just mapped, and nobody else's.
+    // SAFETY: just mapped, and this value's alone.
     unsafe { own.as_ptr().copy_from_nonoverlapping(bytes.as_ptr(), len) };
     memfd::seal(file.as_fd(), true).unwrap();
     if !memfd::refuses_writers(file.as_fd()) {
@@ -109,7 +109,7 @@ fn parts_are_mapped_behind_each_other() {
         // Nor does the kernel give more.
         let page: *mut u8 = std::ptr::with_exposed_provenance_mut(page);
         let more = MprotectFlags::READ | MprotectFlags::WRITE;
-        // SAFETY: to be refused; where it is not, nobody writes there.
+        // SAFETY: to be refused; where it is not, no code writes there.
         let done = unsafe { rustix::mm::mprotect(page.cast(), PAGE, more) };
         assert_eq!(done, Err(Errno::ACCESS));
     }
@@ -134,7 +134,7 @@ fn what_is_not_whole_pages_is_copied() {
     let at = folded.as_ptr().addr();
     assert_eq!([0, 1, 2].map(|page| rights(at + page * PAGE)), ["r--s", "r--s", "rw-p"]);
     drop(folded);
-    // What begins within a page can be mapped if it comes to lie so.
+    // A part that begins within a page can be mapped if its place in the message is alike.
     let lens = [(0, 9 * PAGE, 100), (0, 3 * PAGE + 100, 3 * PAGE + 7)];
     let (parts, bytes) = message(&[&one], &memories, &lens);
     let folded = free.fold(parts).unwrap();
@@ -192,7 +192,8 @@ fn one_part_stays_where_it_is() {
     assert_eq!((rights(folded.as_ptr().addr()).as_str(), in_use("fold-place").0), ("r--s", 1 + 1));
 }
 
-/// What is said of them counts: huge ones are worth a mapping where small ones are not.
+/// The word of the caller on page sizes counts: huge ones are worth a mapping where small ones are
+/// not.
 #[test]
 fn huge_pages_of_peers_are_mapped_at_their_places() {
     let Some(one) = peer("fold-huge", 4 * HUGE_PAGES as usize) else { return };
@@ -236,7 +237,7 @@ fn parts_that_were_copied_are_needed_no_more() {
     }
 }
 
-/// Whose file is gone has its parts copied.
+/// A peer's memory without its file has its parts copied.
 #[test]
 fn parts_without_a_file_are_copied() {
     let Some(one) = peer("fold-fileless", 64) else { return };

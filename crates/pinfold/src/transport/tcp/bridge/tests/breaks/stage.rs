@@ -1,10 +1,10 @@
-//! Two sides that send each other what a plan says, and connections between them that break.
+//! Two sides that send each other a plan's messages, and connections between them that break.
 
 use std::os::unix::net::UnixStream;
 
 use super::super::*;
 
-/// A message, `len` bytes that follow from its number.
+/// A message of `len` bytes that follow from its number.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Message {
     Inline(u8),
@@ -27,7 +27,7 @@ impl Message {
     }
 }
 
-/// One side: what it sends, and what has come.
+/// One side: the messages it sends, and those that have come.
 pub(super) struct End {
     pub(super) side: Side,
     pub(super) plan: Vec<Message>,
@@ -37,7 +37,7 @@ pub(super) struct End {
     pub(super) next: (usize, usize),
     pub(super) named: Vec<u64>,
     pub(super) came: Vec<Vec<u8>>,
-    /// What is coming, and how long it is.
+    /// The message that is coming, and its length.
     pub(super) coming: Option<(Vec<u8>, usize)>,
 }
 
@@ -55,7 +55,7 @@ impl End {
         }
     }
 
-    /// Puts in what there is room for.
+    /// Puts in as much as there is room for.
     pub(super) fn feed(&mut self) {
         let side = &mut self.side;
         while let Some(&message) = self.plan.get(self.next.0)
@@ -120,7 +120,7 @@ impl End {
         }
     }
 
-    /// Takes what has come.
+    /// Takes the messages that have come.
     pub(super) fn take(&mut self) {
         while let Some(header) = self.side.rx.head() {
             let body = self.side.rx.body();
@@ -153,7 +153,7 @@ impl End {
         let _ = self.side.rx.publish();
     }
 
-    /// Hears which messages are read no more.
+    /// Takes the names of messages that are read no more.
     pub(super) fn hear(&mut self) {
         while let Some(Transmitted { name, .. }) = self.side.bridge.take_sent() {
             self.named.push(name);
@@ -196,7 +196,7 @@ impl Wire {
         (Wire { middles, left }, [one, two])
     }
 
-    /// Passes on what there is. Whether it holds.
+    /// Passes on the bytes between the two. Returns whether the connection holds.
     pub(super) fn pass(&mut self) -> bool {
         for way in [0, 1] {
             let mut bytes = [0; 4096];
@@ -210,7 +210,7 @@ impl Wire {
     }
 }
 
-/// Puts what has come already to a part.
+/// Puts bytes that have come already to a part.
 pub(super) fn put_to(part: Part) -> impl FnOnce(&[u8]) {
     // SAFETY: it has room for all that is put there.
     move |bytes| unsafe { part.ptr.copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) }
