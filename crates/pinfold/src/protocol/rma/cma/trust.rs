@@ -26,13 +26,13 @@ const WAITED_MAX: u32 = 1;
 #[derive(Debug, Default)]
 pub(super) struct Trust {
     /// The looks at memory that is read, and at memory that is written.
-    of: [TcpPollSet; 2],
+    of: [PresenceLooks; 2],
     waited: u32,
 }
 
 /// Results of the looks at memory that is touched in one way.
 #[derive(Debug, Default)]
-struct TcpPollSet {
+struct PresenceLooks {
     found: [Option<Sight>; 4],
     next: usize,
     /// Number of looks until an answer is taken to hold for a while again.
@@ -56,7 +56,7 @@ impl Sight {
 }
 
 impl Trust {
-    fn of(&mut self, touch: Touch) -> &mut TcpPollSet {
+    fn of(&mut self, touch: Touch) -> &mut PresenceLooks {
         &mut self.of[usize::from(touch == Touch::Write)]
     }
 
