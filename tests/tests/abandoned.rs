@@ -479,7 +479,7 @@ fn what_comes_into_a_scope_that_ends() {
 
 #[test]
 fn memory_that_was_given_away() {
-    let (a, to_b, b, to_a) = pair("abandoned-donated buffers", builder(), builder());
+    let (a, to_b, b, to_a) = pair("abandoned-donated", builder(), builder());
     let arena = Arena::new().unwrap();
     for len in [100, 70_000, 3 * MIB] {
         let parts = || vec![donation(&arena, 2 * MIB, 3), donation(&arena, 2 * MIB, 4)];

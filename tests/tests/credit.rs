@@ -159,14 +159,19 @@ fn the_limit_is_a_limit_and_is_said() {
 /// One sender does not get the credit that others need.
 #[test]
 fn a_quarter_is_for_those_who_come_later() {
-    let (a, from_b, b, to_a) = pair("credit-late", stores(8 << 20), Endpoint::builder());
-    driven(&a, || _ = fill(&b, to_a, SHORT));
     let address = format!("local:credit-late-{}", std::process::id());
-    let c = Endpoint::builder().build().unwrap();
-    let (from_c, to_a) = thread::scope(|scope| {
-        let calls = scope.spawn(|| c.connect(&address).unwrap());
-        (a.accept().unwrap(), calls.join().unwrap())
-    });
+    let a = stores(8 << 20).listen(&address).build().unwrap();
+    let joins = || {
+        let caller = Endpoint::builder().build().unwrap();
+        let (from, to_a) = thread::scope(|scope| {
+            let calls = scope.spawn(|| caller.connect(&address).unwrap());
+            (a.accept().unwrap(), calls.join().unwrap())
+        });
+        (from, caller, to_a)
+    };
+    let (from_b, b, to_a) = joins();
+    driven(&a, || _ = fill(&b, to_a, SHORT));
+    let (from_c, c, to_a) = joins();
     // It is stored although no receive asks for it, and none of the first one's has been taken.
     driven(&a, || {
         for _ in 0..500 {

@@ -5,8 +5,6 @@
 
 use std::{cell::Cell, fs};
 
-use rustix::time::{ClockId, clock_gettime};
-
 const STATUS: &str = "/proc/thread-self/status";
 
 /// The time of a thread since it began.
@@ -27,14 +25,15 @@ pub struct Scheduled {
 impl Scheduled {
     /// The calling thread's. Some 20 µs.
     pub fn own() -> Scheduled {
-        let ran = clock_gettime(ClockId::ThreadCPUTime);
+        let ran_ns = thread_ns();
         let text = fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
         let status = fs::read_to_string(STATUS).unwrap_or_default();
         Scheduled {
-            ran_ns: ran.tv_sec as u64 * 1_000_000_000 + ran.tv_nsec as u64,
+            ran_ns: ran_ns.unwrap_or(0),
             waited_ns: waited_in(&text),
             preempted: preempted_in(&status),
-            slept: number_in(&status, "voluntary_ctxt_switches:"),
+            // Without the time that it ran nothing can be said of its waits.
+            slept: ran_ns.and_then(|_| number_in(&status, "voluntary_ctxt_switches:")),
         }
     }
 
@@ -51,6 +50,16 @@ impl Scheduled {
         let ran_ns = after.ran_ns.saturating_sub(self.ran_ns);
         waited_ns.map_or(0, |ns| took_ns.saturating_sub(ran_ns).saturating_sub(ns))
     }
+}
+
+/// Time that the calling thread ran, nanoseconds. `None` where a filter denies the call, on which the
+/// safe function of rustix panics.
+#[allow(unsafe_code)]
+fn thread_ns() -> Option<u64> {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: `time` is a local that the call fills in.
+    let answer = unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &raw mut time) };
+    (answer == 0).then_some(time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64)
 }
 
 /// Preemptions of the calling thread: another one took its processor (`nonvoluntary_ctxt_switches`
