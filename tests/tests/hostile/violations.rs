@@ -310,7 +310,7 @@ const LIES: [Lie; 55] = [
     lie("donated buffer not given", "it answered a donated buffer that it was not given", |liar| {
         liar.write(FIN, COUNTED | 7, &[0, 0]);
     }),
-    lie("donated buffer ended twice: gives", "it ended a donated buffer twice", |liar| {
+    lie("donated buffer ended twice: gives", "it ended a donation twice", |liar| {
         let _ = liar.announced();
         liar.write(FIN, COUNTED | 2, &[3 << 40, 0]);
         liar.write(FIN, COUNTED | 2, &[3 << 40, 0]);

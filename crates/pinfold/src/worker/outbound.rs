@@ -362,8 +362,7 @@ impl Core {
         // No other credit would be enough for a longer message.
         let unasked = short && op.verb == Verb::Tagged && op.memory.len() <= peer.window / 2;
         let insists = op.receipt.path == Path::Eager && (op.required.is_some() || !may_copy);
-        let prefers = op.receipt.path == Path::Eager && peer.prefers_ring(op.memory.len());
-        let stream = insists || short && op.timed || prefers;
+        let stream = insists || short && op.timed;
         let exported = match (op.receipt.path, op.memory.part()) {
             (Path::Mapped | Path::Handoff, Some(memory)) => self.export_part(peer, memory),
             _ => None,

@@ -438,15 +438,6 @@ impl Peer {
         }
     }
 
-    /// Returns whether a message that has to be announced, and for which the ring was chosen, is
-    /// better sent through the ring nevertheless.
-    pub(crate) fn prefers_ring(&self, len: u64) -> bool {
-        // Messages of this length are always announced; that time has been learnt.
-        let is_weighed = len > self.window / 2;
-        let ring = self.learner.predict(Path::Eager, len) + self.asking.average() as f64;
-        is_weighed || ring < self.learner.predict(Path::Cma, len)
-    }
-
     /// Learns the time of a message out of this side's memory by `path`: the receiver's account,
     /// and the time that asking and answering adds.
     pub(crate) fn learn_rendezvous(&mut self, path: Path, len: u64, started: u64, took_ns: u64) {
