@@ -34,7 +34,12 @@ const PATIENCE: Duration = Duration::from_secs(20);
 #[test]
 fn messages_that_are_always_there_do_not_keep_others_out() {
     let address = format!("local:busy-{}", std::process::id());
-    let (a, from, b, to) = pair("busy", Endpoint::builder(), Endpoint::builder());
+    let a = Endpoint::builder().listen(&address).build().unwrap();
+    let b = Endpoint::new().unwrap();
+    let (from, to) = thread::scope(|scope| {
+        let calls = scope.spawn(|| b.connect(&address).unwrap());
+        (a.accept().unwrap(), calls.join().unwrap())
+    });
     let donation = DonatedBuf::from(Arena::new().unwrap().alloc(64).unwrap());
     let caller = thread::spawn(move || {
         let endpoint = Endpoint::new().unwrap();

@@ -52,8 +52,8 @@ impl Scheduled {
     }
 }
 
-/// Time that the calling thread ran, nanoseconds. `None` where a filter denies the call, on which the
-/// safe function of rustix panics.
+/// Time that the calling thread ran, nanoseconds. `None` where a filter denies the call, on which
+/// the safe function of rustix panics.
 #[allow(unsafe_code)]
 fn thread_ns() -> Option<u64> {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
