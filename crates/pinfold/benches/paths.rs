@@ -2,9 +2,9 @@
 //! pair, the samples that the library's learner gets, and the time of a pair that may choose.
 //!
 //! Two processes, each bound to a processor of its own, with a pair of endpoints for each path. All
-//! of a scenario's paths take turns, some messages each. Contents are checked; they stay as they
-//! are between messages. With a directory, the turns are written there, a file for each scenario:
-//! those in `src/policy/route/learn/traces` were made so.
+//! of a scenario's paths take turns, some messages each. The first and the last byte of each
+//! message are checked; contents stay as they are. With a directory, the turns are written there, a
+//! file for each scenario: those in `src/policy/route/learn/traces` were made so.
 
 #[path = "paths/heard.rs"]
 mod heard;

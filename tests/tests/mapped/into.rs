@@ -199,7 +199,7 @@ pub fn putting(args: &Args) {
             }
         }
     }
-    let enough = !args.has("paths") || shared_source > 3;
+    let enough = !args.has("paths") || shared_source > 10;
     assert!(enough, "{shared_source} of those that peers may write");
     together(&endpoint, peer, (&readable, &open), receiver_reads);
 }
