@@ -1,4 +1,5 @@
-//! `pinfold perf send-modes` from outside: its rows, its JSON, CSV and page, and how it ends. No times.
+//! `pinfold perf send-modes` from outside: its rows, its JSON, CSV and page, and how it ends. No
+//! times.
 
 use std::{
     env, fs,

@@ -4,8 +4,9 @@
 //!
 //! - `each`: a `recv` for every connection in turn, with news or without;
 //! - `epoll`: `epoll_wait`, and a `recv` for each connection it names;
-//! - `multishot`: `IORING_OP_RECV` with `IORING_RECV_MULTISHOT` out of a ring of buffers, armed by one thread,
-//!   which the kernel serves when that thread enters it anyway (`IORING_SETUP_COOP_TASKRUN`);
+//! - `multishot`: `IORING_OP_RECV` with `IORING_RECV_MULTISHOT` out of a ring of buffers, armed by
+//!   one thread, which the kernel serves when that thread enters it anyway
+//!   (`IORING_SETUP_COOP_TASKRUN`);
 //! - `deferred`: the same, served when that thread asks (`IORING_SETUP_DEFER_TASKRUN`); no other
 //!   thread may ask.
 //!

@@ -11,8 +11,8 @@ use rustix::{
 
 use crate::cpu::affinity;
 
-/// Has `command` run on one processor, if it may; if not, on those of the thread that starts it. See
-/// `sched_setaffinity(2)`.
+/// Has `command` run on one processor, if it may; if not, on those of the thread that starts it.
+/// See `sched_setaffinity(2)`.
 pub fn pin(command: &mut Command, cpu: usize) {
     let pin = move || {
         let _ = affinity::pin_to(cpu);

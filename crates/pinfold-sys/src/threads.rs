@@ -25,8 +25,8 @@ pub enum Place {
     Call(i64),
     /// It sleeps, and not in a system call.
     NoCall,
-    /// It works for an io_uring, whose calls are not system calls, and sleeps so that a signal would
-    /// wake it. Most changes of the address space never do that.
+    /// It works for an io_uring, whose calls are not system calls, and sleeps so that a signal
+    /// would wake it. Most changes of the address space never do that.
     RingWaits,
     /// It works for an io_uring, and sleeps so that nothing but the end of its wait wakes it.
     RingBusy,

@@ -29,6 +29,7 @@ points! {
     BeforeEager, BeforePiece, AfterPiece,
     BeforeExtent, AfterExtent, BeforeAnnounce, AfterAnnounce, ExtentTaken,
     Matched, BeforeStreamAck, AfterStreamAck, BeforePutAck, AfterPutAck,
+    PieceClaimed, BeforeTakeOver, AfterTakeOver,
     ChunkClaimed, ChunkRead, ChunkWritten, BeforeWrote, AfterWrote, BeforeFin, AfterFin,
     BeforeCall, AfterCall, InHandler, BeforeReply, AfterReply,
     BeforeOpen, AfterOpen, BeforeOpened, AfterOpened, InOperation,

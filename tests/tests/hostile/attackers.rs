@@ -77,7 +77,8 @@ pub fn assault(how: &str, random: &mut Random, end: Instant) {
                     let line = 3 + random.below(8) as usize;
                     let word = random.next();
                     let word = random.pick(&[0, 1, 1 << 24, u64::MAX, word]);
-                    scribble(segment.at + control + line * LINE, word);
+                    let at = control + line * LINE + random.below(8) as usize * 8;
+                    scribble(segment.at + at, word);
                     spin(random.below(3000));
                 }
             });

@@ -29,6 +29,7 @@ mod fuse;
 mod gaps;
 mod holes;
 mod hollow;
+mod liar;
 mod loops;
 mod parts;
 mod put_places;

@@ -2,115 +2,25 @@
 //! is cut off for that very reason. Random attacks find each check sooner or later; these miss
 //! none.
 
-use std::{
-    thread,
-    time::{Duration, Instant},
-};
+use std::{thread, time::Instant};
 
 use pinfold::{Arena, Endpoint, Path, PathSet, PeerId};
 use pinfold_tests::{
     Args, Stage,
-    baseline::{Mapped, segments},
-    host::{peek, send_raw},
+    host::send_raw,
     role::{self, say},
 };
 
 use super::{
-    HOSTILE, PATIENCE, RINGS, SLOT, SLOTS, consumed,
-    donations::{EXTENT, FIN, RTS, SMALL, WROTE, add, announcement, good, send_on_channel},
+    HOSTILE, PATIENCE, consumed,
+    donations::{EXTENT, FIN, RTS, SMALL, WROTE, announcement, good, send_on_channel},
+    liar::{
+        ACTIVE, BATCH, BULK_BYTES, CALL, COUNTED, CTS, DATA, EAGER, FAILED, INLINE, INLINE_WIDE,
+        Liar, OPEN, OPENED, RECEIVES, REPLY, REQUESTS, STREAM, UNASKED, USE, USED, code, piece,
+        request,
+    },
     newest, sockets,
 };
-
-/// Kinds of descriptors.
-const INLINE: u64 = 1;
-const INLINE_WIDE: u64 = 2;
-const EAGER: u64 = 4;
-const DATA: u64 = 5;
-const CTS: u64 = 7;
-const ACTIVE: u64 = 11;
-const OPEN: u64 = 12;
-const OPENED: u64 = 13;
-const USE: u64 = 14;
-const USED: u64 = 15;
-
-/// Verbs of active messages.
-const CALL: u64 = 1;
-const REPLY: u64 = 3;
-const FAILED: u64 = 4;
-
-/// The bit of an announcement that is to come through the ring.
-const STREAM: u64 = 1 << 32;
-/// The bit of an announcement that lacks nothing but credit.
-const UNASKED: u64 = 1 << 35;
-/// The first stream number of donated buffers.
-const COUNTED: u64 = 1 << 31;
-
-/// The descriptor's six bits of length or use, beside a kind.
-const fn code(code: u64) -> u64 {
-    code << 10
-}
-
-const BULK_BYTES: u64 = 256 << 10;
-
-/// A range of the bulk bytes, as descriptors name it.
-fn piece(offset: u64, len: u64) -> u64 {
-    offset | len << 32
-}
-
-/// Descriptors that a ring which has not grown takes without a wait.
-const BATCH: u64 = 40;
-
-struct Liar {
-    segment: Mapped,
-}
-
-impl Liar {
-    fn write(&self, kind: u64, aux: u64, body: &[u64]) {
-        add(self.segment, kind, aux, body);
-    }
-
-    /// Writes up to `count` descriptors, as the victim takes them, until it takes no more.
-    fn write_many(&self, count: u64, kind: u64, body: &[u64]) {
-        for number in 0..count {
-            let end = Instant::now() + Duration::from_secs(1);
-            while newest(self.segment).0 - consumed(self.segment) > BATCH {
-                if Instant::now() > end {
-                    return;
-                }
-            }
-            self.write(kind, number, body);
-        }
-    }
-
-    /// The place where the victim has written a descriptor of this kind.
-    fn written(&self, kind: u64) -> usize {
-        let end = Instant::now() + PATIENCE;
-        while Instant::now() < end {
-            let mut slots = (0..SLOTS).map(|slot| self.segment.at + RINGS[0] + slot * SLOT);
-            if let Some(slot) = slots.find(|slot| peek(*slot) >> 16 & 15 == kind) {
-                return slot;
-            }
-        }
-        panic!("the victim writes nothing of kind {kind}");
-    }
-
-    /// The stream under which the victim has announced a message.
-    fn announced(&self) -> u64 {
-        peek(self.written(RTS)) >> 32
-    }
-
-    /// The token of the victim's question.
-    fn asked(&self) -> u64 {
-        u64::from(peek(self.written(ACTIVE) + 8) as u32)
-    }
-
-    /// Messages that may wait here for the victim, by its own word.
-    fn announced_max(&self) -> u64 {
-        let view = pinfold::status::endpoints_of(std::process::id()).expect("this process");
-        let peer = view.endpoints.iter().flat_map(|endpoint| &endpoint.peers).next();
-        peer.expect("the victim").waiting_max
-    }
-}
 
 /// A lie, and the reason for which its author is cut off.
 struct Lie {
@@ -123,10 +33,12 @@ const fn lie(name: &'static str, reason: &'static str, tell: fn(&Liar)) -> Lie {
     Lie { name, reason, tell }
 }
 
+const TAMPERED: &str = "it tampered with a message that was asked for";
+
 /// The lies that a peer may tell. A colon in a name begins the victim's part: it first `receives` a
 /// message, `sends` one, `asks` something or `gives` memory; with `another` it does so with a
 /// second peer.
-const LIES: [Lie; 55] = [
+const LIES: [Lie; 59] = [
     lie("kind", "a descriptor of no known kind", |liar| liar.write(0, 0, &[])),
     lie("inline", "an inline message that is too long", |liar| {
         liar.write(INLINE | code(57), 0, &[]);
@@ -241,6 +153,16 @@ const LIES: [Lie; 55] = [
     lie("more than there is: sends", "it asked for a copy that makes no sense", |liar| {
         liar.write(CTS, liar.announced(), &[2, (1 << 20) + 1, 0, 1, 1 | 16 << 16]);
     }),
+    lie("word beyond: sends", "it asked for a message in a word that is none", |liar| {
+        liar.write(CTS, liar.announced(), &[1, 1 << 20, 0, 0, 0, request(REQUESTS, 1)]);
+    }),
+    lie("request answered twice: sends", "it answered a message twice", |liar| {
+        let stream = liar.announced();
+        liar.write(CTS, stream, &[1, 1 << 20, 0, 0, 0, request(0, 1)]);
+        liar.write(CTS, stream, &[1, 1 << 20, 0, 0, 0, request(1, 1)]);
+    }),
+    lie("claims more than there is: receives", TAMPERED, |liar| liar.claim(0, (1 << 20) + 1)),
+    lie("claims less than it sent: receives", TAMPERED, |liar| liar.claim(4096, 4095)),
     lie("region not asked for", "it answered a question not asked", |liar| {
         liar.write(OPENED, 777, &[1]);
     }),
@@ -384,7 +306,7 @@ pub fn patient(_: &Args) {
 
 /// Unsolicited reports of chunks are passed over, as they may come late.
 pub fn reporter(_: &Args) {
-    let liar = connect();
+    let liar = Liar::connect();
     liar.write(WROTE, 3, &[0, 1]);
     liar.write(INLINE_WIDE | code(8), 0, &[HOSTILE, 7]);
     role::hear();
@@ -405,7 +327,9 @@ pub fn accuser(args: &Args) {
         (another, friend.join().expect("it has connected"))
     });
     let receives = name.ends_with(": receives");
-    let _into = receives.then(|| endpoint.recv_owned(peer, HOSTILE, vec![0; 1 << 20]));
+    let count = if receives { RECEIVES } else { 0 };
+    let into = |_| endpoint.recv_owned(peer, HOSTILE, vec![0; 1 << 20]);
+    let _into: Vec<_> = (0..count).map(into).collect();
     let _out = name.ends_with(": sends").then(|| {
         // Memory that cannot be mapped by the other side.
         endpoint.send_owned(peer, HOSTILE, vec![1; 1 << 20])
@@ -456,21 +380,9 @@ fn shake(endpoint: &Endpoint, peer: PeerId) {
 
 /// A connection whose endpoint does nothing any more: all bytes that go over it from now on are the
 /// liar's.
-fn connect() -> Liar {
-    let before = segments();
-    let (endpoint, victim) = role::connect(Endpoint::builder().label("author"), "victim");
-    // Found before there are arenas of the victim's, too.
-    let segment = segments().into_iter().find(|segment| !before.contains(segment));
-    role::await_go(&endpoint, victim);
-    // The victim polls the lane from then on.
-    role::go(&endpoint, victim);
-    std::mem::forget(endpoint);
-    Liar { segment: segment.expect("a new segment") }
-}
-
 pub fn author(args: &Args) {
     let name = args.text("lie");
     let lie = LIES.iter().chain([&MEMORY]).find(|lie| lie.name == name).expect("a lie");
-    (lie.tell)(&connect());
+    (lie.tell)(&Liar::connect());
     role::hear();
 }

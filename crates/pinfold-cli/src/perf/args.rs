@@ -39,7 +39,8 @@ pub(crate) struct PerfArgs {
     #[arg(long)]
     quick: bool,
 
-    /// Measure over TCP between two networks of this machine's own, as `pinfold perf tcp --hosts 2`
+    /// Measure over TCP between two networks of this machine's own, as `pinfold perf tcp --hosts
+    /// 2`
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(2..=2),
         conflicts_with_all = ["what", "sizes", "subjects", "paths", "memory", "settings", "touch", "copy", "full", "connect"])]
     hosts: Option<u8>,
@@ -67,10 +68,11 @@ pub(crate) struct PerfArgs {
     #[arg(long, value_enum, value_delimiter = ',', value_name = "LIST")]
     memory: Vec<Memory>,
 
-    /// Under which circumstances [default: all, but alone with --sizes, --paths, --memory or --touch]
+    /// Under which circumstances [default: all, but alone with --sizes, --paths, --memory or
+    /// --touch]
     ///
-    /// Those other than alone are measured with messages of ordinary memory, over the paths that Pinfold
-    /// chooses, beside pipes and sockets.
+    /// Those other than alone are measured with messages of ordinary memory, over the paths that
+    /// Pinfold chooses, beside pipes and sockets.
     #[arg(long, value_enum, value_delimiter = ',', value_name = "LIST")]
     settings: Vec<Setting>,
 

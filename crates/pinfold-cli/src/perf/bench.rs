@@ -252,8 +252,8 @@ impl Touch {
     }
 }
 
-/// Does the round trips of one sample; the first side gets the ticks they took, less what either side
-/// spent on writing and reading its payload.
+/// Does the round trips of one sample; the first side gets the ticks they took, less what either
+/// side spent on writing and reading its payload.
 #[inline]
 fn round_trips<S: Subject>(
     subject: &mut S,

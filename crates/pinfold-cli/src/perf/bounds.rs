@@ -15,7 +15,8 @@ pub(super) struct Bounds {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     rounds: Option<u32>,
 
-    /// Seconds to take in all [default: 150, for copies 540; with --quick 24, and no more than that]
+    /// Seconds to take in all [default: 150, for copies 540; with --quick 24, and no more than
+    /// that]
     #[arg(long, value_name = "S")]
     seconds: Option<f64>,
 

@@ -192,7 +192,8 @@ mod tests {
         assert_eq!(near.path, Some("inline"));
         // The means count: 80, 80 and 160 ns, and 800.
         assert!((near.against_best().unwrap() - 7.5).abs() < 0.01);
-        // Far, only Pinfold was seen, and the near runs of the others are nothing to set it against.
+        // Far, only Pinfold was seen, and the near runs of the others are nothing to set it
+        // against.
         let far = |row: &&Row| row.class == Class::Far;
         assert_eq!(rows.iter().filter(far).count(), 0);
         // More is better here, and a rival that is better gives less than 1.

@@ -31,7 +31,8 @@ impl Samples {
 ///
 /// Every measure is kept as time per message; rates and bandwidths are made of it when it is
 /// shown. So the median of a rate is the rate of the median time, and the `p99` of a rate is the
-/// rate that 99 % of the samples reached. The mean is over all messages: no stall is too rare for it.
+/// rate that 99 % of the samples reached. The mean is over all messages: no stall is too rare for
+/// it.
 ///
 /// Invariant: `messages` is at least the number of samples, `time_ps` the sum over all messages.
 #[derive(Clone)]

@@ -8,8 +8,8 @@ use pinfold::{
 };
 use serde::Serialize;
 
-/// Messages and bytes both ways, one-sided operations done, and active messages both ways, which are
-/// among the messages.
+/// Messages and bytes both ways, one-sided operations done, and active messages both ways, which
+/// are among the messages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub(super) struct Flow {
     pub(super) sent_messages: f64,

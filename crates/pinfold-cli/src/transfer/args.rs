@@ -75,11 +75,11 @@ status is not 0, do not use the output.
 pub(crate) struct SendArgs {
     /// Files and directories to send; none, or '-', sends standard input as a stream.
     ///
-    /// A directory is sent with everything below it, empty directories as well, under its own name,
-    /// unless that is '.' or '..'. Symbolic links, pipes, sockets and devices in it are skipped
-    /// with a note: where those matter, send a tar stream. A symbolic link given by name is
-    /// followed. Files that the kernel makes up as they are read, as below /proc and /sys, are read
-    /// to their end.
+    /// A directory is sent with everything below it, empty directories as well, under its own
+    /// name, unless that is '.' or '..'. Symbolic links, pipes, sockets and devices in it are
+    /// skipped with a note: where those matter, send a tar stream. A symbolic link given by
+    /// name is followed. Files that the kernel makes up as they are read, as below /proc and
+    /// /sys, are read to their end.
     #[arg(value_name = "FILE")]
     pub(super) files: Vec<PathBuf>,
 

@@ -4,9 +4,10 @@ use std::time::Duration;
 
 /// Measure which copy algorithm suits which block, and keep the table for this machine
 ///
-/// Every copy of the library goes by that table from then on: by size, by where source and destination
-/// are cached, by how they lie in memory, and by who reads next. Takes two processors for half a
-/// minute and up to 130 MB of memory; best on a machine that does nothing else meanwhile.
+/// Every copy of the library goes by that table from then on: by size, by where source and
+/// destination are cached, by how they lie in memory, and by who reads next. Takes two processors
+/// for half a minute and up to 130 MB of memory; best on a machine that does nothing else
+/// meanwhile.
 #[derive(clap::Args)]
 #[command(after_help = AFTER)]
 pub(crate) struct TuneArgs {

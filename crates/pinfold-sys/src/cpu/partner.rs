@@ -101,8 +101,8 @@ impl Partner {
         self.desk.ticks.load(Ordering::Relaxed)
     }
 
-    /// Bounces a cache line for some tens of microseconds, on a busy machine up to some milliseconds:
-    /// nanoseconds from core to core, the median of a few.
+    /// Bounces a cache line for some tens of microseconds, on a busy machine up to some
+    /// milliseconds: nanoseconds from core to core, the median of a few.
     pub fn hop_ns(&mut self) -> f64 {
         self.desk.ball.0.store(0, Ordering::Relaxed);
         self.desk.count.store(0, Ordering::Relaxed);

@@ -17,8 +17,8 @@ pub struct Scheduled {
     pub waited_ns: Option<u64>,
     /// Preemptions: another one took its processor. `None` where the kernel does not say.
     pub preempted: Option<u64>,
-    /// Voluntary switches: it gave its processor up, to wait for something. `None` where the kernel
-    /// does not say.
+    /// Voluntary switches: it gave its processor up, to wait for something. `None` where the
+    /// kernel does not say.
     pub slept: Option<u64>,
 }
 

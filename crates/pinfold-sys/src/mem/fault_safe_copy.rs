@@ -33,7 +33,8 @@ const RESIDENT_MAX: u64 = 1 << 20;
 pub fn read_own(addr: u64, into: &mut [u8]) -> io::Result<usize> {
     match process::read_remote_into(std::process::id(), addr, into) {
         Err(error) if is_denied(&error) => in_parts(into.len(), |at, len| {
-            // SAFETY: the kernel only reads at the address, or says that it cannot; the rest is borrowed.
+            // SAFETY: the kernel only reads at the address, or says that it cannot; the rest is
+            // borrowed.
             unsafe {
                 through_pipe(addr + at as u64, into.as_mut_ptr().addr() as u64 + at as u64, len)
             }
@@ -75,7 +76,8 @@ pub fn is_resident(addr: u64, len: u64) -> bool {
 /// One `madvise(MADV_POPULATE_WRITE)`: some 0.2 µs a page.
 ///
 /// # Errors
-/// `EINVAL` before Linux 5.14; `ENOMEM` or `EFAULT` where nothing is mapped, or nothing that may be written.
+/// `EINVAL` before Linux 5.14; `ENOMEM` or `EFAULT` where nothing is mapped, or nothing that may be
+/// written.
 pub fn put_pages(addr: u64, len: u64) -> io::Result<()> {
     let page = page_size() as u64;
     let start = addr / page * page;
@@ -134,7 +136,8 @@ fn in_parts(
     Ok(done)
 }
 
-/// Copies up to [`PIPE_BYTES`] from one address to another, neither of which is touched but by the kernel.
+/// Copies up to [`PIPE_BYTES`] from one address to another, neither of which is touched but by the
+/// kernel.
 ///
 /// # Safety
 /// Any memory at `to` may be overwritten.

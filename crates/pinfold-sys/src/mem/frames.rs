@@ -32,8 +32,8 @@ impl Frames {
     /// Some 20 µs.
     ///
     /// # Errors
-    /// `EPERM` where the kernel does not show the numbers; where no `proc(5)` is mounted, or this process may
-    /// not look at itself.
+    /// `EPERM` where the kernel does not show the numbers; where no `proc(5)` is mounted, or this
+    /// process may not look at itself.
     pub fn open() -> io::Result<Frames> {
         let frames = Frames(File::open("/proc/self/pagemap")?);
         // The stack of the caller will do: it is there.

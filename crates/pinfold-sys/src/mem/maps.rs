@@ -118,8 +118,8 @@ impl Maps {
         Ok(all.into_iter().map(|mapping| mapping.range).collect())
     }
 
-    /// The mappings that have any of `range`, each as far as it does, in order; the first `most` of them, or more.
-    /// They do not overlap, even if one grows over another one meanwhile.
+    /// The mappings that have any of `range`, each as far as it does, in order; the first `most` of
+    /// them, or more. They do not overlap, even if one grows over another one meanwhile.
     fn within(&self, range: &Range<usize>, most: usize) -> io::Result<Vec<Mapping>> {
         if self.asks() {
             match self.asked(range, most) {

@@ -68,7 +68,8 @@ pub fn create_empty(name: &str) -> Result<OwnedFd, Failed> {
 pub fn create_fixed(name: &str, len: usize) -> Result<OwnedFd, Failed> {
     let file = create_empty(name)?;
     // Beyond the limit on file sizes the kernel does not only refuse, it sends a SIGXFSZ, of which
-    // most programs die (setrlimit(2)). A filter that denies the question leaves that to the kernel.
+    // most programs die (setrlimit(2)). A filter that denies the question leaves that to the
+    // kernel.
     check_limit(len)?;
     fs::ftruncate(&file, len as u64).map_err(Failed::of(TRUNCATE))?;
     fs::fcntl_add_seals(&file, FIXED).map_err(Failed::of(ADD_SEALS))?;

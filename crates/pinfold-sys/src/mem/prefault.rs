@@ -27,7 +27,8 @@ use crate::{
 /// Bytes that one call looks at, with pages of 4 KiB. If all is there it takes 1.2 µs.
 pub const LOOK: u64 = 4096 * PAGES as u64;
 
-/// A question that takes longer, since all mappings are read for it (before Linux 6.11), is not worth it.
+/// A question that takes longer, since all mappings are read for it (before Linux 6.11), is not
+/// worth it.
 const QUESTION_NS_MAX: u64 = 20_000;
 
 /// The files and descriptors that pages are put with. Speaks of the process that opened it: of no
@@ -52,7 +53,8 @@ pub struct Put {
 /// The reason why nothing was put there.
 #[derive(Debug)]
 pub enum Unput {
-    /// It is not memory that may be touched: a file's, shared, a userfaultfd's, not writable, or none.
+    /// It is not memory that may be touched: a file's, shared, a userfaultfd's, not writable, or
+    /// none.
     NotOurs,
     /// There is no memory just now, or the kernel could not tell the pages' states, or not soon.
     NotNow(io::Error),
@@ -77,10 +79,12 @@ impl Prefault {
         Ok(Prefault { maps: Maps::open()?, pages: Pagemap::open()?, claims })
     }
 
-    /// Puts pages where there are none, or none that are this process's alone, of the `len` bytes from `addr` on: the
-    /// first such run, of up to `most` bytes, at least a page. Looks no further than [`LOOK`] bytes.
+    /// Puts pages where there are none, or none that are this process's alone, of the `len` bytes
+    /// from `addr` on: the first such run, of up to `most` bytes, at least a page. Looks no
+    /// further than [`LOOK`] bytes.
     ///
-    /// 64 KiB take 10 µs, a quarter of a microsecond of it for questions; where a huge page comes, that one takes 85.
+    /// 64 KiB take 10 µs, a quarter of a microsecond of it for questions; where a huge page comes,
+    /// that one takes 85.
     ///
     /// # Errors
     /// [`Unput`]; nothing is changed.
@@ -128,8 +132,8 @@ fn lacks(state: State) -> bool {
     !state.is_swapped() && (!state.is_present() || !state.is_exclusive())
 }
 
-/// The first pages in a row that are lacking, `most` of them at most. Some that are there may be among them, since
-/// to leave them out would take another call.
+/// The first pages in a row that are lacking, `most` of them at most. Some that are there may be
+/// among them, since to leave them out would take another call.
 fn run(states: &[State], most: usize) -> Option<Range<usize>> {
     let start = states.iter().position(|state| lacks(*state))?;
     let rest = &states[start..(start + most).min(states.len())];

@@ -7,8 +7,8 @@
 //! serves a `userfaultfd(2)` and does not, or is the server of a file system that is gone. Pages
 //! that are mapped there need no other process.
 //!
-//! **Invariant.** The one ioctl is given one structure of ours, of the size that its number says, and
-//! room for as many answers as that says.
+//! **Invariant.** The one ioctl is given one structure of ours, of the size that its number says,
+//! and room for as many answers as that says.
 
 use std::{
     fs::File,
@@ -79,8 +79,8 @@ impl Presence {
     /// Opens the file of the process with this number.
     ///
     /// # Errors
-    /// `ENOENT` where there is none, or no `proc(5)` to look in; `EACCES` if this process may not look
-    /// (`ptrace(2)`); `EMFILE`.
+    /// `ENOENT` where there is none, or no `proc(5)` to look in; `EACCES` if this process may not
+    /// look (`ptrace(2)`); `EMFILE`.
     pub fn of(pid: u32) -> io::Result<Presence> {
         let map = File::open(format!("/proc/{pid}/pagemap"))?;
         Ok(Presence { map, scans: AtomicBool::new(true) })

@@ -20,8 +20,8 @@ use rustix::{
 
 /// Private addresses that can neither be read nor written until they are [opened](Reserved::open).
 ///
-/// Ranges are byte offsets of whole pages; others are `EINVAL`. Each call takes the lock of the address
-/// space, 1 to 3 µs, and more where pages are there.
+/// Ranges are byte offsets of whole pages; others are `EINVAL`. Each call takes the lock of the
+/// address space, 1 to 3 µs, and more where pages are there.
 #[derive(Debug)]
 pub struct Reserved {
     at: NonNull<u8>,
@@ -30,15 +30,15 @@ pub struct Reserved {
     holed: AtomicBool,
 }
 
-// SAFETY: the addresses belong to the address space, not to a thread, and only raw pointers are handed
-// out.
+// SAFETY: the addresses belong to the address space, not to a thread, and only raw pointers are
+// handed out.
 unsafe impl Send for Reserved {}
 // SAFETY: as for `Send`; the kernel orders the calls.
 unsafe impl Sync for Reserved {}
 
 impl Reserved {
-    /// `len` bytes from a multiple of `align` on, a power of two. Takes no memory, and does not count
-    /// as memory promised. See `MAP_NORESERVE` in `mmap(2)`.
+    /// `len` bytes from a multiple of `align` on, a power of two. Takes no memory, and does not
+    /// count as memory promised. See `MAP_NORESERVE` in `mmap(2)`.
     ///
     /// # Errors
     /// `EINVAL` for a `len` of 0; `ENOMEM` where addresses or mappings are used up, or limited.
@@ -78,8 +78,8 @@ impl Reserved {
         self.len
     }
 
-    /// Makes private memory of a range: it reads as zero, and can be written. Where a file is mapped,
-    /// that becomes writable, if its descriptor was.
+    /// Makes private memory of a range: it reads as zero, and can be written. Where a file is
+    /// mapped, that becomes writable, if its descriptor was.
     ///
     /// # Errors
     /// `EINVAL` for a range outside; `ENOMEM` where mappings are used up.

@@ -18,13 +18,13 @@ pub(crate) struct Part {
     pub(crate) there: usize,
 }
 
-/// Looks at all pages from that at `start`, a multiple of the page size, to the one that holds the last of
-/// `len` bytes, part by part. Touches none. One `mincore(2)` for each part of 1,024 pages, 20 to 50 ns a
-/// page.
+/// Looks at all pages from that at `start`, a multiple of the page size, to the one that holds the
+/// last of `len` bytes, part by part. Touches none. One `mincore(2)` for each part of 1,024 pages,
+/// 20 to 50 ns a page.
 ///
 /// # Errors
-/// For each part: `ENOMEM` if not all of it is mapped, `EINVAL` for another `start`, `EAGAIN` if the kernel
-/// has no memory for the answer just now.
+/// For each part: `ENOMEM` if not all of it is mapped, `EINVAL` for another `start`, `EAGAIN` if
+/// the kernel has no memory for the answer just now.
 pub(crate) fn parts(start: usize, len: usize) -> impl Iterator<Item = Result<Part, Errno>> {
     let most = PAGES * page_size();
     (0..len).step_by(most).map(move |from| {

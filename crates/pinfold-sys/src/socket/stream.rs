@@ -1,7 +1,7 @@
 //! TCP connections that never wait. See `tcp(7)`.
 #![allow(unsafe_code)]
-// Invariant: the kernel is given lists of memory as long as it is told, and the callers of `send` and
-// `recv` vouch for the memory itself.
+// Invariant: the kernel is given lists of memory as long as it is told, and the callers of `send`
+// and `recv` vouch for the memory itself.
 
 pub mod congestion;
 mod info;
@@ -193,7 +193,8 @@ pub fn tune(socket: impl AsFd, silence: Duration) -> io::Result<()> {
     let most_ms = 1000 * seconds as libc::c_int;
     let (socket, len) = (socket.as_fd().as_raw_fd(), size_of_val(&most_ms) as libc::socklen_t);
     let most = (&raw const most_ms).cast();
-    // SAFETY: the option is an `int`, which is read. Without it that takes longer, up to two minutes.
+    // SAFETY: the option is an `int`, which is read. Without it that takes longer, up to two
+    // minutes.
     unsafe { libc::setsockopt(socket, libc::IPPROTO_TCP, TCP_RTO_MAX_MS, most, len) };
     Ok(all.into_iter().collect::<Result<(), Errno>>()?)
 }

@@ -1,7 +1,8 @@
 //! Starting of the library's threads: all of them by this.
 #![allow(unsafe_code)]
-// Invariant: the signal mask of the calling thread is changed only for as long as it starts another. The other
-// unsafe call is of a function that the C library is asked for by name, with the type that it has there.
+// Invariant: the signal mask of the calling thread is changed only for as long as it starts
+// another. The other unsafe call is of a function that the C library is asked for by name, with the
+// type that it has there.
 
 use std::{
     io,
@@ -48,7 +49,8 @@ impl Kind {
     /// Starts one.
     ///
     /// # Errors
-    /// `EAGAIN` at a limit on threads or without memory for the stack. It may be gone a moment later.
+    /// `EAGAIN` at a limit on threads or without memory for the stack. It may be gone a moment
+    /// later.
     pub fn start<T: Send + 'static>(
         &self,
         work: impl FnOnce() -> T + Send + 'static,
@@ -84,8 +86,8 @@ impl Blocked {
     fn all() -> Blocked {
         let mut all = MaybeUninit::<libc::sigset_t>::uninit();
         let mut before = MaybeUninit::<libc::sigset_t>::uninit();
-        // SAFETY: both sets live through the calls, `all` is filled before it is read, and `before` was filled
-        // where the last call succeeded.
+        // SAFETY: both sets live through the calls, `all` is filled before it is read, and `before`
+        // was filled where the last call succeeded.
         Blocked(unsafe {
             libc::sigfillset(all.as_mut_ptr());
             let set = libc::pthread_sigmask(libc::SIG_SETMASK, all.as_ptr(), before.as_mut_ptr());
@@ -115,8 +117,8 @@ fn stack_taken() -> usize {
         return 0;
     }
     let mut attributes = MaybeUninit::<libc::pthread_attr_t>::uninit();
-    // SAFETY: glibc's function of that name has that type (nptl/nptl-stack.c) and reads attributes at most, which are
-    // made before and destroyed after the call.
+    // SAFETY: glibc's function of that name has that type (nptl/nptl-stack.c) and reads attributes
+    // at most, which are made before and destroyed after the call.
     unsafe {
         if libc::pthread_attr_init(attributes.as_mut_ptr()) != 0 {
             return 0;
@@ -162,7 +164,8 @@ mod tests {
     fn stack_bytes() -> usize {
         let mut attributes = MaybeUninit::<libc::pthread_attr_t>::uninit();
         let (mut at, mut len) = (ptr::null_mut(), 0);
-        // SAFETY: the attributes are made by the first call, read by the second, destroyed by the third.
+        // SAFETY: the attributes are made by the first call, read by the second, destroyed by the
+        // third.
         unsafe {
             let here = libc::pthread_self();
             assert_eq!(libc::pthread_getattr_np(here, attributes.as_mut_ptr()), 0);

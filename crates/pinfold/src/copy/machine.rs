@@ -78,8 +78,8 @@ fn features() -> Vec<String> {
     pinfold_sys::cpu::identify::features().into_iter().map(str::to_owned).collect()
 }
 
-/// The caches for data that the kernel lists in this directory (see `sysfs-devices-system-cpu` in its
-/// documentation).
+/// The caches for data that the kernel lists in this directory (see `sysfs-devices-system-cpu` in
+/// its documentation).
 ///
 /// # Errors
 /// The errors of [`persisted::beginning`].
@@ -106,7 +106,8 @@ fn bytes_of(text: &str) -> Option<usize> {
     number.parse::<usize>().ok()?.checked_mul(unit).filter(|&bytes| bytes > 0)
 }
 
-/// One of `allowed` that is not `taken`, nor a hardware thread of the same core if that can be helped.
+/// One of `allowed` that is not `taken`, nor a hardware thread of the same core if that can be
+/// helped.
 pub(super) fn other_cpu(allowed: &[usize], taken: usize) -> Option<usize> {
     let list = format!("/sys/devices/system/cpu/cpu{taken}/topology/thread_siblings_list");
     let threads = list_of(&persisted::beginning(list).unwrap_or_default());

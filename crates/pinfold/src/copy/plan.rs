@@ -137,9 +137,9 @@ impl Plan {
         self.table.best(block.zeroed(), block.len)
     }
 
-    /// The few algorithms that may be best for copying `block`: that of [`Plan::pick`] first, then the
-    /// best of each kind of stores, one that fetches the destination otherwise, and the C library's. Each once.
-    /// Of short blocks below 2 KiB only the last.
+    /// The few algorithms that may be best for copying `block`: that of [`Plan::pick`] first, then
+    /// the best of each kind of stores, one that fetches the destination otherwise, and the C
+    /// library's. Each once. Of short blocks below 2 KiB only the last.
     pub fn candidates(&self, block: &Block) -> impl Iterator<Item = Algorithm> + use<> {
         self.few(block, block.copied())
     }

@@ -63,8 +63,8 @@ pub unsafe fn copy_as_planned(hints: Hints, from: *const u8, to: *mut u8, len: u
 #[inline(always)]
 pub(super) unsafe fn copy_short(copies: Copies, from: *const u8, to: *mut u8, len: usize) {
     let plain_below = PLAIN_BELOW[copies.number()].load(Relaxed);
-    // SAFETY: as the caller promised. Nothing is to be fetched where the processor has no instruction for
-    // that: the plan of a process names nothing that its processor lacks.
+    // SAFETY: as the caller promised. Nothing is to be fetched where the processor has no
+    // instruction for that: the plan of a process names nothing that its processor lacks.
     unsafe {
         if len < plain_below || len < CHOICE_MIN_AWAY {
             short::copy(from, to, len);
@@ -130,7 +130,8 @@ fn ask() -> &'static Plan {
 unsafe fn copy_by_plan(plan: &Plan, to: *mut u8, from: *const u8, len: usize, copies: Copies) {
     let placement = Placement::of_copy(from.addr(), to.addr());
     let algorithm = plan.table().best_of(copies, placement, len);
-    // SAFETY: as the caller promised, and the plan of a process names nothing that its processor lacks.
+    // SAFETY: as the caller promised, and the plan of a process names nothing that its processor
+    // lacks.
     unsafe { block::copy_by(algorithm, from, to, len) };
 }
 

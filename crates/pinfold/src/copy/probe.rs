@@ -1,8 +1,9 @@
-//! The software cache probe: loads the first byte of a block, and tells from the time whether the block
-//! is in the cache (Calhoun, Fig. 5.2).
+//! The software cache probe: loads the first byte of a block, and tells from the time whether the
+//! block is in the cache (Calhoun, Fig. 5.2).
 //!
-//! The time that lies between a hit and a miss is found on this machine, by flushing and warming lines. A
-//! virtual machine's clock may be too coarse for it, or its neighbours too loud; then there is no probe.
+//! The time that lies between a hit and a miss is found on this machine, by flushing and warming
+//! lines. A virtual machine's clock may be too coarse for it, or its neighbours too loud; then
+//! there is no probe.
 //!
 //! - [`score`]: thresholds and accuracy. No I/O.
 //! - [`lines`]: lines that are flushed, warmed and timed.
@@ -31,7 +32,8 @@ const SAMPLES: usize = 2048;
 /// Lines of a block of the ground truth: 4 KiB.
 const BLOCK_LINES: usize = 64;
 
-/// Tenths of a block that are cached, in turn. As Calhoun counts them, blocks in the middle are rare.
+/// Tenths of a block that are cached, in turn. As Calhoun counts them, blocks in the middle are
+/// rare.
 const CACHED_TENTHS: [usize; 8] = [0, 10, 0, 2, 5, 8, 10, 3];
 
 /// Tells cached blocks from others.
@@ -47,7 +49,8 @@ pub struct Probe {
 /// The clock cannot tell a cached line from another.
 #[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
 pub enum CannotTell {
-    /// There is no instruction to read the clock at the end of a load, or none to empty a cache with.
+    /// There is no instruction to read the clock at the end of a load, or none to empty a cache
+    /// with.
     #[error("this processor has no clock or no flush for it")]
     NoClock,
     /// The times of hits and misses overlap.
@@ -118,11 +121,12 @@ impl Probe {
     }
 }
 
-/// The probe of this process. The first call calibrates it, which takes a few milliseconds; later ones
-/// cost a load.
+/// The probe of this process. The first call calibrates it, which takes a few milliseconds; later
+/// ones cost a load.
 ///
 /// # Errors
-/// See [`CannotTell`]. Then nothing is probed; the next call tries again, since a busy machine may be the reason.
+/// See [`CannotTell`]. Then nothing is probed; the next call tries again, since a busy machine may
+/// be the reason.
 pub fn probe() -> Result<&'static Probe, CannotTell> {
     static PROBE: OnceLock<Probe> = OnceLock::new();
     known_or(&PROBE, Probe::calibrate)
@@ -159,7 +163,8 @@ fn calibrate(lines: &mut impl Lines, ns_per_tick: f64) -> Result<Probe, CannotTe
     Ok(Probe { accuracy_partly: partly(&probe, lines), ..probe })
 }
 
-/// The times of lines that are cached and of lines that are not: of every second one, from `start` on.
+/// The times of lines that are cached and of lines that are not: of every second one, from `start`
+/// on.
 fn times(lines: &mut impl Lines, start: usize) -> (Vec<u64>, Vec<u64>) {
     let (mut hits, mut misses) = (Vec::new(), Vec::new());
     for at in scattered(lines.count()).filter(|at| at % 2 == start) {

@@ -221,8 +221,8 @@ impl Situation {
     }
 }
 
-/// The copies that differ in nothing but how the blocks lie, and the size: all that is known where the call
-/// is written.
+/// The copies that differ in nothing but how the blocks lie, and the size: all that is known where
+/// the call is written.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Copies(usize);
 
@@ -280,7 +280,8 @@ impl Choice {
     }
 }
 
-/// An algorithm for every situation and size. 24 KB of the heap, never of a stack, of which a look touches one byte.
+/// An algorithm for every situation and size. 24 KB of the heap, never of a stack, of which a look
+/// touches one byte.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Table {
     best: Box<Cells>,

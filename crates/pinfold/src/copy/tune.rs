@@ -1,4 +1,5 @@
-//! Finds the table of this machine by measuring: every algorithm in every situation that can be made.
+//! Finds the table of this machine by measuring: every algorithm in every situation that can be
+//! made.
 //!
 //! - [`case`]: the cases to measure, in their order.
 //! - [`survey`]: one case: all algorithms in turn, again and again. Policy; the clock and the
@@ -65,8 +66,8 @@ pub struct Found {
     /// True if there was a second processor to read the copies. Otherwise the defaults hold for
     /// [`OtherCore`](super::Reader::OtherCore).
     pub has_other_core: bool,
-    /// The speed of the chosen algorithms over that of the C library's: the geometric mean over the
-    /// cases measured where one side is uncached or the reader is another core.
+    /// The speed of the chosen algorithms over that of the C library's: the geometric mean over
+    /// the cases measured where one side is uncached or the reader is another core.
     pub gain: f64,
 }
 

@@ -28,8 +28,8 @@ impl Endpoint {
     ///   meanwhile: messages that arrive wait, also those of other peers if no other thread calls.
     ///   So a handler should be short, and must not wait for locks that are held while the endpoint
     ///   is called.
-    /// - A handler may wait for answers, which need no handler on this side. Two handlers that
-    ///   wait for each other's thread wait for ever; where that can happen, take an [`Answer`] and
+    /// - A handler may wait for answers, which need no handler on this side. Two handlers that wait
+    ///   for each other's thread wait for ever; where that can happen, take an [`Answer`] and
     ///   return. [`Active::call`] sends without waiting.
     /// - A panic in a handler is caught and logged; a request is answered by an error.
     ///

@@ -370,7 +370,8 @@ impl Scatter {
         copied.unwrap_or_else(|never| match never {})
     }
 
-    /// Copies the first `len` bytes of `from` to `at..`, as far as both have them. Returns how many.
+    /// Copies the first `len` bytes of `from` to `at..`, as far as both have them. Returns how
+    /// many.
     pub(crate) fn copy_from(&self, copier: &mut Copier, at: u64, from: &Scatter, len: u64) -> u64 {
         let copied = from.each(0, len, |source, before| {
             self.each(at + before, source.len as u64, |part, done| {
@@ -453,9 +454,9 @@ impl Scatter {
             let to = mapping.get_mut(offset + done, part.len as u64);
             let to = to.ok_or(rustix::io::Errno::INVAL)?;
             // SAFETY: `to` lies in the mapping, which is writable and has memory there; the part is
-            // readable by the invariant. A mapping of a peer's file is never memory of a caller. The
-            // peer named these bytes for the purpose, and waits for word of the end before it uses
-            // them otherwise.
+            // readable by the invariant. A mapping of a peer's file is never memory of a caller.
+            // The peer named these bytes for the purpose, and waits for word of the end
+            // before it uses them otherwise.
             unsafe { copier.copy(part.ptr, to, part.len) };
             Ok(())
         })

@@ -2,9 +2,10 @@
 //! Memory of the library's own that messages lie in: unexpected messages, and those of receives
 //! that brought no buffer.
 //!
-//! Long ones lie in pages of a pool, which are there already: fresh memory would have to be zeroed by the
-//! kernel first. They are taken in as few pieces as there can be. A message in one piece is handed out where
-//! it lies, one in several is folded ([`Whole`]): by moving its pages, or by copying.
+//! Long ones lie in pages of a pool, which are there already: fresh memory would have to be zeroed
+//! by the kernel first. They are taken in as few pieces as there can be. A message in one piece is
+//! handed out where it lies, one in several is folded ([`Whole`]): by moving its pages, or by
+//! copying.
 //!
 //! **Invariant.** The memory that a [`Landing`] hands out to be written is its own until it ends:
 //! no other code reads or writes it, and it stays in place.
@@ -97,8 +98,9 @@ enum Room {
 }
 
 impl Landing {
-    /// Room for `len` bytes and the way to write there; `None` if there is not so much memory. `moves`: whether
-    /// its pages may be moved when it is handed out, if the program has said so.
+    /// Room for `len` bytes and the way to write there; `None` if there is not so much memory.
+    /// `moves`: whether its pages may be moved when it is handed out, if the program has said
+    /// so.
     pub(crate) fn new(len: u64, moves: Option<bool>) -> Option<(Landing, Scatter)> {
         if let Some(found) = Landing::in_pool(len, moves) {
             return Some(found);
@@ -117,8 +119,8 @@ impl Landing {
         }
         let mut filling = Store::here()?.pool.read().take(Owner(0), len).ok()?;
         let spans = filling.spare(len).map(|span| (span.at.as_ptr(), span.len));
-        // SAFETY: the pages are the message's, and stay where they are while the landing exists, which an
-        // operation drops together with this.
+        // SAFETY: the pages are the message's, and stay where they are while the landing exists,
+        // which an operation drops together with this.
         let scatter = unsafe { Scatter::many(spans) };
         Some((Landing(Room::Pages(filling, moves)), scatter))
     }

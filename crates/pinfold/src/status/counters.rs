@@ -108,15 +108,15 @@ pub struct Counters {
     /// Times this endpoint went to sleep.
     pub sleeps: u64,
     /// Times this process has had other processors interrupted (`membarrier(2)`): for endpoints
-    /// that had long been quiet, for regions withdrawn, for a second thread at an endpoint. For all
-    /// its endpoints together.
+    /// that had long been quiet, for regions withdrawn, for a second thread at an endpoint. For
+    /// all its endpoints together.
     pub barriers: u64,
     /// Peers that connected or were connected to.
     pub peers_joined: u64,
     /// Peers that went, for any reason.
     pub peers_gone: u64,
-    /// One-sided operations on regions of peers. Operations of peers on this endpoint's regions are
-    /// not known here.
+    /// One-sided operations on regions of peers. Operations of peers on this endpoint's regions
+    /// are not known here.
     pub one_sided: OneSidedCount,
     /// Calls and requests made.
     pub called: u64,
@@ -124,8 +124,8 @@ pub struct Counters {
     pub handled: u64,
     /// Active messages whose handler panicked.
     pub handlers_panicked: u64,
-    /// Active messages that were dropped: there was no handler of their number, they were too long,
-    /// or their sender went before they were whole.
+    /// Active messages that were dropped: there was no handler of their number, they were too
+    /// long, or their sender went before they were whole.
     pub unhandled: u64,
     /// Messages whose memory was to be given and that waited until their receiver had given some
     /// back ([`Builder::given_bytes_max`](crate::Builder::given_bytes_max)).
@@ -133,8 +133,8 @@ pub struct Counters {
     /// Messages that a newer one took the place of before they were sent
     /// ([`Endpoint::give_latest`](crate::Endpoint::give_latest)).
     pub replaced: u64,
-    /// Messages that were sent without a wait, such as memory that is given, and were not delivered
-    /// before the endpoint closed or their peer went.
+    /// Messages that were sent without a wait, such as memory that is given, and were not
+    /// delivered before the endpoint closed or their peer went.
     pub undelivered: u64,
 }
 

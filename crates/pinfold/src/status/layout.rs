@@ -291,8 +291,8 @@ pub(crate) struct Record<W> {
     pub(super) address: Text<W, ADDRESS_WORDS>,
     /// A gauge: memory that is given to it and not back, bytes.
     pub given_bytes: W,
-    /// A gauge: the time since when the longest-waiting send to it has waited, `CLOCK_MONOTONIC`; 0
-    /// if none does, or the endpoint has not looked yet.
+    /// A gauge: the time since when the longest-waiting send to it has waited, `CLOCK_MONOTONIC`;
+    /// 0 if none does, or the endpoint has not looked yet.
     pub waits_since_ns: W,
     pub(super) spare: [W; 3],
 }

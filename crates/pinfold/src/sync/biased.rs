@@ -5,8 +5,8 @@
 //! either the owner's fast one while the lock is biased, or one that holds the mutex after the
 //! bias was revoked. Both can never be inside at once:
 //!
-//! - The owner enters by storing `inside = true` and then loading `revoked`; it goes on only
-//!   if that is `false`.
+//! - The owner enters by storing `inside = true` and then loading `revoked`; it goes on only if
+//!   that is `false`.
 //! - A revoker holds the mutex, stores `revoked = true`, issues `membarrier(2)` on behalf of both,
 //!   and then waits until it loads `inside == false`. After the barrier either the owner's load
 //!   sees `revoked`, or its store of `inside` is visible here.

@@ -210,9 +210,9 @@ pub(crate) struct Piece {
     pub offset: u32,
     /// Bytes.
     pub len: u32,
-    /// Not 0 if the sender wants to hear, by this number, the time that copying it out takes: below
-    /// [`FRAGMENT_SAMPLES_FROM`]. From there on, the time from the first piece, which this is, to
-    /// the end of the message.
+    /// Not 0 if the sender wants to hear, by this number, the time that copying it out takes:
+    /// below [`FRAGMENT_SAMPLES_FROM`]. From there on, the time from the first piece, which
+    /// this is, to the end of the message.
     pub sample: u8,
 }
 

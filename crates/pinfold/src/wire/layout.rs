@@ -31,6 +31,9 @@ pub(crate) const BULK_BYTES_MIN: u32 = 4096;
 pub(crate) const BULK_BYTES_MAX: u32 = 256 << 10;
 /// Claim lines per direction: transfers that both sides copy at the same time.
 pub(crate) const CLAIMS: u32 = 8;
+/// Messages per direction that the receiver has asked for through the ring, and may take over.
+/// Their words stand beside those of the claim lines.
+pub(crate) const REQUESTS: u32 = CLAIMS * (LINE / size_of::<u64>() - 2) as u32;
 /// Threads of one side that can use regions of the other through the kernel at the same time.
 pub(crate) const HAZARDS: u32 = 32;
 
@@ -118,6 +121,18 @@ impl Direction {
         self.cursor_at() + (3 + index as usize) * LINE
     }
 
+    /// Offset of the word in which the sender reports the chunks that it has written of the
+    /// transfer with claim line `index`.
+    pub(crate) const fn report_at(self, index: u32) -> usize {
+        self.claim_at(index) + size_of::<u64>()
+    }
+
+    /// Offset of the word of request `index`, below [`REQUESTS`].
+    pub(crate) const fn request_at(self, index: u32) -> usize {
+        assert!(index < REQUESTS);
+        self.claim_at(index % CLAIMS) + (2 + (index / CLAIMS) as usize) * size_of::<u64>()
+    }
+
     /// Offset of the word by which a thread of the producer's says which of the consumer's regions
     /// it uses; `index` is below [`HAZARDS`].
     pub(crate) const fn hazard_at(self, index: u32) -> usize {
@@ -165,7 +180,9 @@ mod tests {
             parts.push((way.cursor_at(), LINE));
             parts.push((way.bell_at(), LINE));
             parts.push((way.space_bell_at(), LINE));
-            parts.extend((0..CLAIMS).map(|i| (way.claim_at(i), LINE)));
+            parts.extend((0..CLAIMS).map(|i| (way.claim_at(i), size_of::<u64>())));
+            parts.extend((0..CLAIMS).map(|i| (way.report_at(i), size_of::<u64>())));
+            parts.extend((0..REQUESTS).map(|i| (way.request_at(i), size_of::<u64>())));
             parts.extend((0..HAZARDS).map(|i| (way.hazard_at(i), size_of::<u64>())));
             parts.push((way.withdrawals_at(), LINE));
             parts.push((way.ring_at(), RING_BYTES));

@@ -32,6 +32,8 @@ pub(crate) struct Rts {
     pub place: Place,
     /// The sender wants it streamed through the ring, not read out of its memory.
     pub stream: bool,
+    /// The sender would rather send it through the ring than have it read out of its memory.
+    pub prefers_ring: bool,
     /// It lacked nothing but credit: it would have gone without an announcement.
     pub unasked: bool,
     /// The sender has given the memory away: the receiver may keep it until it says [`Fin`].
@@ -70,6 +72,7 @@ const STREAM: u64 = 1 << 32;
 const GIVEN: u64 = 1 << 33;
 const LISTED: u64 = 1 << 34;
 const UNASKED: u64 = 1 << 35;
+const PREFERS_RING: u64 = 1 << 36;
 
 impl Rts {
     /// True if its sender took the receiver to have it mapped.
@@ -80,7 +83,8 @@ impl Rts {
     pub(crate) const fn body(self) -> [u64; 7] {
         let flags = if self.stream { STREAM } else { 0 }
             | if self.given { GIVEN } else { 0 }
-            | if self.unasked { UNASKED } else { 0 };
+            | if self.unasked { UNASKED } else { 0 }
+            | if self.prefers_ring { PREFERS_RING } else { 0 };
         let (flags, [extent, offset]) = match self.list {
             Some(list) => (flags | LISTED, [list.body()[0], 0]),
             None => (flags, Exported::words(self.exported)),
@@ -97,6 +101,7 @@ impl Rts {
             stream: body[3] & STREAM != 0,
             given: body[3] & GIVEN != 0,
             unasked: body[3] & UNASKED != 0,
+            prefers_ring: body[3] & PREFERS_RING != 0,
             exported: if body[3] & LISTED == 0 { Exported::read(body[4], body[5]) } else { None },
             list: if body[3] & LISTED == 0 { None } else { Some(Piece::from_word(body[4])) },
             number: body[6],
@@ -110,10 +115,40 @@ pub(crate) enum Cts {
     /// As pieces through the ring; only the first `want` bytes. The receiver grants the sender
     /// `credit` bytes by now, which may be more than before. `errno`: the kernel's error when the
     /// receiver tried to read the message, if it did; else 0. `stored`: no receive has asked for
-    /// the message, and its cost counts against the credit.
-    Stream { want: u64, credit: u64, errno: u32, stored: bool },
+    /// the message, and its cost counts against the credit. `request`: the receiver may take the
+    /// rest of it over.
+    Stream { want: u64, credit: u64, errno: u32, stored: bool, request: Option<Request> },
     /// The sender copies into the receiver's memory, from the back, all that it can claim.
     Put(Put),
+}
+
+/// The word in which the sender of a message through the ring claims what it is about to copy: one
+/// that does not run claims nothing, and the receiver takes the rest over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Request {
+    /// Its number, below [`REQUESTS`](super::layout::REQUESTS).
+    pub word: u32,
+    pub generation: u16,
+}
+
+impl Request {
+    const PRESENT: u64 = 1 << 63;
+
+    const fn word(request: Option<Request>) -> u64 {
+        match request {
+            Some(Request { word, generation }) => {
+                Request::PRESENT | (word as u64) << 16 | generation as u64
+            }
+            None => 0,
+        }
+    }
+
+    const fn read(word: u64) -> Option<Request> {
+        if word & Request::PRESENT == 0 {
+            return None;
+        }
+        Some(Request { word: (word >> 16) as u32, generation: word as u16 })
+    }
 }
 
 /// The sender's part of a transfer that it copies itself, alone or beside the receiver.
@@ -136,8 +171,8 @@ pub(crate) struct Put {
 impl Cts {
     pub(crate) const fn body(self) -> [u64; 7] {
         match self {
-            Cts::Stream { want, credit, errno, stored } => {
-                [1, want, credit, errno as u64, stored as u64, 0, 0]
+            Cts::Stream { want, credit, errno, stored, request } => {
+                [1, want, credit, errno as u64, stored as u64, Request::word(request), 0]
             }
             Cts::Put(push) => {
                 let [extent, offset] = Exported::words(push.exported);
@@ -161,6 +196,7 @@ impl Cts {
                 credit: body[2],
                 errno: body[3] as u32,
                 stored: body[4] != 0,
+                request: Request::read(body[5]),
             }),
             2 => Some(Cts::Put(Put {
                 want: body[1],
@@ -204,7 +240,7 @@ pub(crate) enum By {
 }
 
 impl By {
-    const fn read(bits: u64) -> By {
+    pub(crate) const fn read(bits: u64) -> By {
         match bits {
             1 => By::Mapping,
             2 => By::NoMapping,
@@ -283,14 +319,15 @@ mod tests {
             let place = Place { at: c, parts: d };
             let exported = (c != 0 && i).then_some(Exported { extent: c, offset: a });
             let list = None;
-            let rts = Rts { tag: a, len: b, place, stream: h, unasked: i, given: i, exported, list, number: c };
+            let rts = Rts { tag: a, len: b, place, stream: h, prefers_ring: i, unasked: i, given: i, exported, list, number: c };
             prop_assert_eq!(Rts::read(&padded(&rts.body())), rts);
             let list = Some(Piece { offset: d, len: e & 0xff_ffff, sample: g });
             let listed = Rts { exported: None, list, ..rts };
             prop_assert_eq!(Rts::read(&padded(&listed.body())), listed);
             let push = Put { want: a, place, exported, claim: e, generation: f, chunk_shift: g };
             let bare = Put { exported: None, ..push };
-            let stream = Cts::Stream { want: a, credit: b, errno: d, stored: h };
+            let request = i.then_some(Request { word: e, generation: f });
+            let stream = Cts::Stream { want: a, credit: b, errno: d, stored: h, request };
             for cts in [stream, Cts::Put(push), Cts::Put(bare)] {
                 prop_assert_eq!(Cts::read(&padded(&cts.body())), Some(cts));
             }

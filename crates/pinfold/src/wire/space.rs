@@ -94,8 +94,8 @@ pub(crate) struct Exposure {
     pub flag: u64,
     pub exported: Option<Exported>,
     pub stamp: u64,
-    /// The reason why the kernel may not be used, by the number of a [`Refusal`](crate::Refusal) as
-    /// the owner sees it; 0 if it may.
+    /// The reason why the kernel may not be used, by the number of a [`Refusal`](crate::Refusal)
+    /// as the owner sees it; 0 if it may.
     pub cma: u16,
 }
 

@@ -104,7 +104,8 @@ impl Engine {
         self.kick_if_needed();
     }
 
-    /// The message of a receive that ended when it was posted, into `memory`, is left to the next one.
+    /// The message of a receive that ended when it was posted, into `memory`, is left to the next
+    /// one.
     pub(crate) fn give_up_early(&mut self, arrival: u64, memory: Scatter, arrived: Arrived) {
         let recv = RecvOp { arrival, ..RecvOp::new(Some(memory)) };
         if self.check().is_ok() && arrived.receipt.bytes == arrived.len {
@@ -196,6 +197,7 @@ impl Engine {
         let (id, pulled) = match &self.core.ops.recv_mut(key)?.stage {
             RecvStage::Getting(get) => (get.peer, Some((get.tag, get.len))),
             RecvStage::Streaming { peer } => (*peer, None),
+            RecvStage::Requested(requested) => (requested.peer, None),
             _ => return None,
         };
         let peer = self.peers.get(id).filter(|peer| peer.leaving.is_none())?;

@@ -172,11 +172,12 @@ impl Core {
     pub(crate) fn peer_of_get(&mut self, key: OpKey) -> Option<PeerId> {
         match &self.ops.recv_mut(key)?.stage {
             RecvStage::Getting(get) => Some(get.peer),
+            RecvStage::Requested(requested) => Some(requested.peer),
             _ => None,
         }
     }
 
-    /// Returns whether some pull has bytes that this side can copy now.
+    /// Returns whether some pull has bytes that this side can copy now, or soon.
     pub(crate) fn has_get_work(&mut self) -> bool {
         let gets = std::mem::take(&mut self.gets);
         let work = gets.iter().any(|key| match self.ops.recv_mut(*key).map(|op| &op.stage) {
@@ -184,6 +185,7 @@ impl Core {
                 let claims = get.shared.is_none_or(|shared| shared.theirs.is_none());
                 get.reads && (claims || get.left.is_some())
             }
+            Some(RecvStage::Requested(requested)) => requested.is_watched(),
             _ => false,
         });
         self.gets = gets;

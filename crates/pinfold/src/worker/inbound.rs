@@ -278,8 +278,14 @@ impl Core {
         }
         stream.came.by = stream.came.by.and(self.copied_by(piece.len.into()));
         stream.got += u64::from(piece.len);
+        peer.pieces += u64::from(stream.request.is_some());
         if stream.got < stream.end {
             peer.inbound.push(stream);
+        } else if let (Some(request), Sink::Op(key)) = (stream.request, &stream.sink) {
+            if !self.take_over_rest(peer, *key, &stream)? {
+                peer.claims.give_request(request);
+                self.all_came(peer, stream);
+            }
         } else {
             self.all_came(peer, stream);
         }

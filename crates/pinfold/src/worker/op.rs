@@ -16,14 +16,17 @@ use crate::{
         },
     },
     transport::shm::fragment::Cut,
-    wire::active::Verb,
+    wire::{active::Verb, rendezvous::Request},
     worker::matching::PostedKey,
 };
 
 pub(crate) use super::wakes::Wakes;
 pub(crate) use crate::{
     memory::store::Bytes,
-    protocol::rendezvous::transfer::{Copied, Get, Putting, SharedGet, There},
+    protocol::rendezvous::{
+        request::Requested,
+        transfer::{Copied, Get, Putting, SharedGet, There},
+    },
 };
 
 /// Names an operation until it is taken off the table; never a later one.
@@ -163,8 +166,12 @@ pub(crate) enum SendStage {
     /// Queued; its pieces up to `at` are out, `end` is where it stops. `announced`: the receiver
     /// asked for it.
     ///
-    /// It is cut as was decided before the first piece.
-    Streaming { at: u64, end: u64, announced: bool, cut: Option<Cut> },
+    /// It is cut as was decided before the first piece. With a request, each piece is claimed
+    /// before it is copied.
+    Streaming { at: u64, end: u64, announced: bool, cut: Option<Cut>, request: Option<Request> },
+    /// This side has copied so many bytes of it into the ring, and the receiver has taken over the
+    /// rest.
+    TakenOver { copied: u64 },
     /// So many bytes of it are in flight over a connection, out of its memory.
     Handed { bytes: u64 },
     /// It is out, and done only when its receiver says so.
@@ -224,6 +231,8 @@ pub(crate) enum RecvStage {
     ServedRequest(Box<ServedRequest>),
     /// Matched with an inbound stream of this peer.
     Streaming { peer: PeerId },
+    /// Matched with a message that its sender was asked to send through the ring.
+    Requested(Box<Requested>),
     /// Matched with a message in its sender's memory.
     Getting(Box<Get>),
     /// Matched with the message of another receive, which was given up and still takes it in.

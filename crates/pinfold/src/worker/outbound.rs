@@ -24,13 +24,14 @@ use crate::{
     status::Tally,
     sync::Ordering,
     transport::shm::{
+        claim,
         fragment::{Cut, FragmentSize},
         ring::Violation,
     },
     wire::{
         active::{Label, Verb},
         descriptor::{Eager, Header, INLINE_MAX, INLINE_WIDE_MAX, Kind, Piece},
-        rendezvous::Rts,
+        rendezvous::Request,
     },
 };
 
@@ -40,7 +41,7 @@ pub(crate) const PIECE_WHOLE: u64 = 4 << 10;
 const LEARN_FROM: u64 = 8 << 10;
 
 /// The result of one step of a send.
-enum Step {
+pub(crate) enum Step {
     /// It has ended.
     Ended(Result<Receipt>),
     /// It is announced and leaves the queue.
@@ -243,7 +244,13 @@ impl Core {
                 }
                 Path::Eager if self.fits_eager(peer, len) => {
                     let (at, end) = (0, len);
-                    op.stage = SendStage::Streaming { at, end, announced: false, cut: None };
+                    op.stage = SendStage::Streaming {
+                        at,
+                        end,
+                        announced: false,
+                        cut: None,
+                        request: None,
+                    };
                     op.started = clock::ticks();
                 }
                 Path::Eager | Path::Cma | Path::Mapped | Path::Handoff => {
@@ -342,67 +349,14 @@ impl Core {
         Ok(receipt)
     }
 
-    /// Announces a message; it stays in its memory until the receiver asks for it.
-    fn announce(
-        &mut self,
-        peer: &mut Peer,
-        key: OpKey,
-        op: &mut SendOp,
-    ) -> Result<Step, Violation> {
-        // An answer always has a place.
-        if peer.waiting >= peer.waiting_max && !op.verb.is_answer() {
-            return Ok(Step::Stuck);
-        }
-        // A message that lacks only credit may come by any path that the pair has.
-        let may_copy = [Path::Cma, Path::Mapped].iter().any(|path| peer.permissions.may(*path));
-        let short = matches!(op.receipt.path, Path::Inline | Path::Eager);
-        if short {
-            peer.record.credit_stalls.add(1);
-        }
-        // No other credit would be enough for a longer message.
-        let unasked = short && op.verb == Verb::Tagged && op.memory.len() <= peer.window / 2;
-        let insists = op.receipt.path == Path::Eager && (op.required.is_some() || !may_copy);
-        let stream = insists || short && op.timed;
-        let exported = match (op.receipt.path, op.memory.part()) {
-            (Path::Mapped | Path::Handoff, Some(memory)) => self.export_part(peer, memory),
-            _ => None,
-        };
-        let given = op.receipt.path == Path::Handoff;
-        let list = match given && op.memory.parts() > 1 {
-            true => match self.write_list(peer, &op.memory) {
-                Ok(list) => list,
-                Err(None) => return Ok(Step::Stuck),
-                Err(Some(violation)) => return Err(violation),
-            },
-            false => None,
-        };
-        // Any of several extents will do to tell that there are some.
-        let first = || op.memory.each_part().next().and_then(Part::locate);
-        let listed = list.and_then(|_| first()).map(|(extent, _)| extent.id());
-        op.offered = exported.map(|exported| exported.extent).or(listed);
-        let (tag, len, place) = (op.tag, op.memory.len(), op.memory.place());
-        let rts = Rts { tag, len, place, stream, unasked, given, exported, list, number: 0 };
-        failpoint::hit(Point::BeforeAnnounce);
-        peer.tx.push(Header::new(Kind::Rts, op.verb as u8, op.sid(key)), &rts.body());
-        failpoint::hit(Point::AfterAnnounce);
-        op.started = clock::ticks();
-        if !given {
-            self.note_wait(peer, key, op.started);
-        }
-        peer.waiting += 1;
-        peer.two_way.announce(op.started);
-        op.stage = SendStage::Waiting { cancelled: false };
-        Ok(Step::Announced)
-    }
-
     /// Writes pieces while there is room for them.
     fn stream(&mut self, peer: &mut Peer, key: OpKey, op: &mut SendOp) -> Result<Step, Violation> {
         let SendStage::Streaming { at, end, announced, .. } = op.stage else {
             return Ok(Step::Announced);
         };
         if at == 0 && announced {
-            // Until now the send waited for its receiver.
-            op.started = clock::ticks();
+            // Until now the send waited for its receiver, or this side received.
+            op.started = peer.would_have_begun(op.started);
         }
         let len = op.memory.len();
         if at == 0 && self.hand_to_connection(peer, key, op, end, announced)? {
@@ -410,6 +364,9 @@ impl Core {
         }
         let all_out = self.write_pieces(peer, key, op)?;
         op.receipt.note_copies(self.copied_by(len));
+        if let SendStage::TakenOver { .. } = op.stage {
+            return Ok(Step::Announced);
+        }
         if !all_out {
             return Ok(Step::Stuck);
         }
@@ -450,10 +407,11 @@ impl Core {
         op: &mut SendOp,
     ) -> Result<bool, Violation> {
         let sid = op.sid(key);
-        let SendStage::Streaming { at, end, announced, cut } = &mut op.stage else {
+        let SendStage::Streaming { at, end, announced, cut, request } = &mut op.stage else {
             return Ok(true);
         };
         let (len, part_len) = (op.memory.len(), op.memory.part_len());
+        peer.tx.may_try(peer.learner.uses(Path::Eager, len));
         let Cut { fragment, sample_number } =
             *cut.get_or_insert_with(|| peer.tx.cut(*end, part_len));
         let mut first = *at == 0 && !*announced;
@@ -464,6 +422,14 @@ impl Core {
             let Some(mut piece) = self.lend(peer, piece_len(*at, *end, fragment))? else {
                 return Ok(false);
             };
+            if let Some(Request { word, generation }) = *request {
+                let word = peer.tx.request_word(word);
+                if !claim::advance(word, generation, *at, *at + u64::from(piece.len)) {
+                    op.stage = SendStage::TakenOver { copied: *at };
+                    return Ok(false);
+                }
+                failpoint::hit(Point::PieceClaimed);
+            }
             let shared = match op.served.as_deref() {
                 Some(served) => Core::fill_served(peer, served, piece, *at)?,
                 None => false,

@@ -36,6 +36,7 @@ use crate::{
     transport::{
         local::Side,
         shm::{
+            claim,
             hazards::Hazards,
             lane::{LaneRx, LaneTx},
             segment::Segment,
@@ -43,12 +44,16 @@ use crate::{
     },
     wire::{
         descriptor::{Body, Header, INLINE_MAX},
-        layout::{CLAIMS, Direction},
+        layout::Direction,
+        rendezvous::Request,
     },
     worker::matching::UnexpectedKey,
 };
 
 pub(crate) use crate::status::MESSAGE_COST;
+
+/// The longest time that a peer is believed to have spent on a message, ns.
+pub(crate) const TOOK_NS_MAX: u64 = 1 << 40;
 
 /// Facts about a connected peer.
 #[derive(Clone, Debug)]
@@ -61,8 +66,8 @@ pub struct PeerInfo {
     pub pid: u32,
     /// Its user id; the largest number for a peer on another host.
     pub uid: u32,
-    /// The address that was connected to; `None` for a peer that connected to this endpoint. One of
-    /// the form `tcp:HOST:PORT` may have led to a peer on this host.
+    /// The address that was connected to; `None` for a peer that connected to this endpoint. One
+    /// of the form `tcp:HOST:PORT` may have led to a peer on this host.
     pub address: Option<String>,
     /// The cipher suite by which the connection with a peer on another host is
     /// [encrypted](crate::Builder::encrypt), as TLS 1.3 calls it; `None` if it is not, and for a
@@ -97,6 +102,8 @@ pub(crate) struct Inbound {
     /// When its first piece came, ticks, if it is long enough for the time to be reported to its
     /// sender.
     pub started: u64,
+    /// The word in which the sender claims what it copies, if the rest may be taken over.
+    pub request: Option<Request>,
     /// The number under which the sender asked for its time from the first piece on.
     pub sample_number: Option<u8>,
 }
@@ -116,6 +123,7 @@ impl Inbound {
             sink,
             cost: 0,
             started: 0,
+            request: None,
             sample_number: None,
         }
     }
@@ -211,6 +219,9 @@ pub(crate) struct Peer {
     last_end: u64,
     /// When the last long message from it had come, ticks.
     last_arrival: u64,
+    /// Ticks in which long messages from it came, by now and when the last message to it had gone.
+    received: u64,
+    received_at_end: u64,
 
     pub inbound: Vec<Inbound>,
     /// Unmatched eager cost here, and the granted cost.
@@ -222,8 +233,10 @@ pub(crate) struct Peer {
     pub announced_max: u32,
     /// Parts of those that were given away in several, as far as they are kept where they lie.
     pub listed: usize,
-    claims_taken: u32,
-    claim_generations: [u16; CLAIMS as usize],
+    /// The words in which it claims what it copies of its messages.
+    pub claims: claim::Words,
+    /// Pieces that have come of messages that were asked for.
+    pub pieces: u64,
     /// Messages through the ring, both sides of each.
     halves: Halves,
 
@@ -332,14 +345,16 @@ impl Peer {
             returns: Returns::default(),
             last_end: 0,
             last_arrival: 0,
+            received: 0,
+            received_at_end: 0,
             inbound: Vec::new(),
             owed: 0,
             granted: granted.unexpected_bytes,
             announced: FxHashMap::default(),
             announced_max: granted.rendezvous_max,
             listed: 0,
-            claims_taken: 0,
-            claim_generations: [0; CLAIMS as usize],
+            claims: claim::Words::default(),
+            pieces: 0,
             halves: Halves::default(),
             leaving: None,
             hot: false,
@@ -407,21 +422,13 @@ impl Peer {
         receipt
     }
 
-    /// Takes a claim line for a shared transfer.
-    pub(crate) fn take_claim(&mut self) -> Option<(u32, u16)> {
-        let claim = (!self.claims_taken).trailing_zeros();
-        if claim >= CLAIMS {
-            return None;
-        }
-        self.claims_taken |= 1 << claim;
-        let generation = &mut self.claim_generations[claim as usize];
-        *generation = generation.wrapping_add(1);
-        Some((claim, *generation))
-    }
-
-    /// Gives a claim line back, its transfer closed.
-    pub(crate) fn give_claim(&mut self, claim: u32) {
-        self.claims_taken &= !(1 << claim);
+    /// Returns whether a message that has to be announced, and for which the ring was chosen, is
+    /// better sent through the ring nevertheless.
+    pub(crate) fn prefers_ring(&self, len: u64) -> bool {
+        // Messages of this length are always announced; that time has been learnt.
+        let is_weighed = len > self.window / 2;
+        let ring = self.learner.predict(Path::Eager, len) + self.asking.average() as f64;
+        is_weighed || ring < self.learner.predict(Path::Cma, len)
     }
 
     /// Message `sid` of `len` bytes is written into the ring. Learns the time of the last message
@@ -441,7 +448,7 @@ impl Peer {
     /// Learns the time of a message out of this side's memory by `path`: the receiver's account,
     /// and the time that asking and answering adds.
     pub(crate) fn learn_rendezvous(&mut self, path: Path, len: u64, started: u64, took_ns: u64) {
-        let took = took_ns.min(1 << 40);
+        let took = took_ns.min(TOOK_NS_MAX);
         let added = self.sample_ns(started).saturating_sub(took);
         let asking = self.asking.observe(added);
         self.learner.observe(path, len, took + asking);
@@ -449,12 +456,23 @@ impl Peer {
 
     /// Ns since a message to this peer `started`.
     fn sample_ns(&mut self, started: u64) -> u64 {
-        sample_ns(started, &mut self.last_end)
+        self.received_at_end = self.received;
+        clock::ns_of(lap(started, &mut self.last_end))
     }
 
     /// Ns since a long message began to come, at `started`.
     pub(crate) fn arrival_lap_ns(&mut self, started: u64) -> u64 {
-        sample_ns(started, &mut self.last_arrival)
+        let ticks = lap(started, &mut self.last_arrival);
+        self.received += ticks;
+        clock::ns_of(ticks)
+    }
+
+    /// When a message that was announced at `announced` would have begun to go, had this side not
+    /// been taking messages in: that it cannot do both at once is part of what the ring costs.
+    pub(crate) fn would_have_begun(&self, announced: u64) -> u64 {
+        let now = clock::ticks();
+        let waited = now.saturating_sub(announced.max(self.last_end));
+        now - waited.min(self.received - self.received_at_end)
     }
 
     /// The inbound stream `sid`.
@@ -463,11 +481,11 @@ impl Peer {
     }
 }
 
-/// Ns from `started`, ticks, or from the end of the message before, if that was later, until now:
+/// Ticks from `started`, or from the end of the message before, if that was later, until now:
 /// messages that overlap share their time.
-fn sample_ns(started: u64, last_end: &mut u64) -> u64 {
+fn lap(started: u64, last_end: &mut u64) -> u64 {
     let now = clock::ticks();
     let ticks = now.saturating_sub(started.max(*last_end));
     *last_end = now;
-    clock::ns_of(ticks)
+    ticks
 }

@@ -5,7 +5,8 @@ use pinfold_sys::{io::poll::Epoll, socket::seqpacket::Socket};
 use crate::transport::tcp::bridge::Bridge;
 
 pub(crate) enum PeerTransport {
-    /// A socket of this host, for doorbells and memory: the peer serves the other ends of the lanes.
+    /// A socket of this host, for doorbells and memory: the peer serves the other ends of the
+    /// lanes.
     Shm(Socket),
     /// A connection with another host, and the other ends of the lanes.
     Tcp(Box<Bridge>),

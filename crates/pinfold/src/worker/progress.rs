@@ -212,7 +212,11 @@ impl Engine {
             let Some(id) = self.core.peer_of_get(key) else { continue };
             self.core.gets.push_back(key);
             let Some(peer) = self.peers.get_mut(id) else { continue };
-            match self.core.get_step(peer, key) {
+            let step = match self.core.is_requested(key) {
+                true => self.core.look_after_request(peer, key),
+                false => self.core.get_step(peer, key),
+            };
+            match step {
                 Ok(step) => moved |= step,
                 Err(violation) => self.cut_off(id, violation),
             }

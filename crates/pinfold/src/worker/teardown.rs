@@ -136,6 +136,7 @@ impl Engine {
                 OpKind::Recv(recv) => match &recv.stage {
                     RecvStage::Streaming { peer } | RecvStage::Asked { peer, .. } => *peer == id,
                     RecvStage::ServedRequest(using) => using.peer == id,
+                    RecvStage::Requested(requested) => requested.peer == id,
                     RecvStage::Getting(get) => get.peer == id && !(stays && get.awaits_sender()),
                     // A following receive ends with the one that it follows.
                     RecvStage::Posted(_) | RecvStage::Moving | RecvStage::Following(_) => false,

@@ -1,6 +1,6 @@
 #![allow(unsafe_code)]
-//! Bulk copies that threads make outside the endpoint's lock: by one-sided operations, out of views,
-//! of payloads that are kept. Each thread learns for itself; the endpoint counts.
+//! Bulk copies that threads make outside the endpoint's lock: by one-sided operations, out of
+//! views, of payloads that are kept. Each thread learns for itself; the endpoint counts.
 //!
 //! The thread that made the endpoint counts in words of its own, as cheaply as under the lock; all
 //! other threads share some.

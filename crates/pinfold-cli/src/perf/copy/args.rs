@@ -26,9 +26,9 @@ const RING_SIZES: [usize; 3] = [1 << 20, 2 << 20, 4 << 20];
 
 /// Measure copies within one process: every algorithm, the plan's choice, and memcpy
 ///
-/// Over size, where source and destination are cached, who reads the copy next, and how the blocks lie
-/// to each other. Blocks are brought into each state for real; reading the copy counts; every copy is
-/// checked. Within a round, who copies when is a matter of luck.
+/// Over size, where source and destination are cached, who reads the copy next, and how the blocks
+/// lie to each other. Blocks are brought into each state for real; reading the copy counts; every
+/// copy is checked. Within a round, who copies when is a matter of luck.
 #[derive(Clone, Debug, clap::Args)]
 #[command(after_help = AFTER)]
 pub(crate) struct CopyArgs {
@@ -36,8 +36,8 @@ pub(crate) struct CopyArgs {
     #[arg(long)]
     quick: bool,
 
-    /// Sizes of blocks, such as 64,4K,1M [default: 64 B to 64 MiB by fours; of messages of --ring 1 to
-    /// 4 MiB]
+    /// Sizes of blocks, such as 64,4K,1M [default: 64 B to 64 MiB by fours; of messages of --ring
+    /// 1 to 4 MiB]
     #[arg(long, value_parser = size, value_delimiter = ',', value_name = "LIST")]
     sizes: Vec<usize>,
 

@@ -1,7 +1,7 @@
 //! Blocks of memory, brought into the state that a cell wants, copied, read, and checked.
 #![allow(unsafe_code)]
-// Invariant: every block of a cell lies within the memory that this bench owns (`blocks` sees to it),
-// sources and destinations in different parts of it, and only this thread writes to it.
+// Invariant: every block of a cell lies within the memory that this bench owns (`blocks` sees to
+// it), sources and destinations in different parts of it, and only this thread writes to it.
 
 use std::{collections::HashMap, fmt, hint::black_box};
 
@@ -223,7 +223,8 @@ impl Bench {
             for _ in 0..to.rehearsals(cell.is_cached()) {
                 self.prepare(cell, blocks);
                 self.copy_and_read(cell, (copy_all, algorithm), to);
-                // SAFETY: the blocks lie in memory of this bench, and nothing writes to them meanwhile.
+                // SAFETY: the blocks lie in memory of this bench, and nothing writes to them
+                // meanwhile.
                 unsafe { to.read() };
             }
             self.prepare(cell, blocks);
@@ -301,7 +302,8 @@ impl Bench {
     /// Lets the other core read the bytes that it will read again after the copy.
     fn show(&mut self, cell: &Cell, blocks: Blocks) {
         if let Some(partner) = self.partner.as_mut().filter(|_| cell.reader == Next::OtherCore) {
-            // SAFETY: the blocks lie in memory of this bench, and this thread writes nothing meanwhile.
+            // SAFETY: the blocks lie in memory of this bench, and this thread writes nothing
+            // meanwhile.
             unsafe { partner.read(blocks) };
         }
     }

@@ -21,11 +21,13 @@ pub(crate) enum Source {
 
 /// Where the destination is, and whether its lines differ from what is in memory.
 ///
-/// What is in no cache is neither dirty nor clean. Of the source nothing is told: a copy only reads it.
+/// What is in no cache is neither dirty nor clean. Of the source nothing is told: a copy only reads
+/// it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, ValueEnum, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Destination {
-    /// Cached, written a moment ago by the core that copies (then read by the reader, if another core)
+    /// Cached, written a moment ago by the core that copies (then read by the reader, if another
+    /// core)
     Dirty,
     /// Cached, and the same in memory: read by the core that copies, and by the reader
     Clean,

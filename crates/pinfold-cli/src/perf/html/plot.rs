@@ -171,8 +171,8 @@ fn powers(least: f64, most: f64) -> Vec<f64> {
     (first..=last).step_by(step).map(f64::from).collect()
 }
 
-/// The decimal logarithms of the round numbers to label between two positive numbers: 1, 2 and 5 times powers of ten, or
-/// those powers alone where that would be many.
+/// The decimal logarithms of the round numbers to label between two positive numbers: 1, 2 and 5
+/// times powers of ten, or those powers alone where that would be many.
 fn decimals(low: f64, high: f64) -> Vec<f64> {
     let decades = low.log10().floor() as i32..=high.log10().ceil() as i32;
     let within = |factors: &[f64]| -> Vec<f64> {

@@ -18,9 +18,9 @@ const QUICK_SECONDS: f64 = 24.0;
 
 /// Measure what it costs the sender to send datagrams: copied, pinned each time, or pinned once
 ///
-/// Over size, the number of pieces, and whether the message is in a cache. The datagrams go into a network
-/// made for this, whose far end discards them; so what is measured is the sender alone. All modes take
-/// turns, in another order each round.
+/// Over size, the number of pieces, and whether the message is in a cache. The datagrams go into a
+/// network made for this, whose far end discards them; so what is measured is the sender alone. All
+/// modes take turns, in another order each round.
 #[derive(Clone, Debug, clap::Args)]
 #[command(after_help = AFTER)]
 pub(crate) struct ModesArgs {

@@ -68,7 +68,8 @@ impl Ground {
         self.connected((NOWHERE, DISCARD).into())
     }
 
-    /// A socket, and one at the far end that receives its datagrams, and waits for each two seconds.
+    /// A socket, and one at the far end that receives its datagrams, and waits for each two
+    /// seconds.
     pub(super) fn to_somebody(&self) -> Result<(UdpSocket, UdpSocket)> {
         let bind = || -> io::Result<UdpSocket> {
             let socket = UdpSocket::bind((THERE, 0))?;

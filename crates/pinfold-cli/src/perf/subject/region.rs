@@ -1,5 +1,5 @@
-//! `put`, `get`, `fetch-add` and `contended`: one-sided operations on a region of the other process,
-//! which does nothing for them.
+//! `put`, `get`, `fetch-add` and `contended`: one-sided operations on a region of the other
+//! process, which does nothing for them.
 //!
 //! - `writing`: a message is written into the other side's region.
 //! - `reading`: the other side writes a message into its own region, and it is read from there.

@@ -37,8 +37,8 @@ const AREA_BYTES: usize = 512 << 10;
 /// that their lines travel side by side and not one after the other.
 const BATCH: usize = 16;
 
-/// First line of the slots in a direction; before it, the line with the consumer's progress, and the one in
-/// which it answers samples.
+/// First line of the slots in a direction; before it, the line with the consumer's progress, and
+/// the one in which it answers samples.
 const FIRST_SLOT: usize = 2;
 const DIRECTION_BYTES: usize = (FIRST_SLOT + SLOTS) * LINE + AREA_BYTES;
 /// Bytes of the shared memory.

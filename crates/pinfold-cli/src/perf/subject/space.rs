@@ -2,7 +2,8 @@
 //! other process; and `cma-write`, the same by the kernel alone.
 //!
 //! - `memory`: the memory that this side exposes. `there`: the way to the other side's.
-//! - `writing`, `reading`: a message goes to and fro. `rate`: one side's operations, one after the other.
+//! - `writing`, `reading`: a message goes to and fro. `rate`: one side's operations, one after the
+//!   other.
 //!
 //! The place of a message decides its way: in an arena it is mapped; in ordinary memory the kernel
 //! copies it, or the agent if the pair switched that off. It is an error if messages of a run took

@@ -17,8 +17,9 @@ const BYTES_MAX: usize = 256 << 20;
 
 /// Measure Pinfold between hosts beside plain sockets, and other libraries where they are installed
 ///
-/// Two processes, over the loopback or over a cable between two networks of this machine's own. All take
-/// turns in the same run; every message is written anew before it goes, and checked after it came.
+/// Two processes, over the loopback or over a cable between two networks of this machine's own. All
+/// take turns in the same run; every message is written anew before it goes, and checked after it
+/// came.
 #[derive(Clone, Debug, clap::Args)]
 #[command(after_help = AFTER)]
 pub(crate) struct TcpArgs {

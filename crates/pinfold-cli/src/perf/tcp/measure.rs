@@ -1,5 +1,5 @@
-//! All turns: each round goes through all cells, and through all contestants within each, in another order
-//! every time.
+//! All turns: each round goes through all cells, and through all contestants within each, in
+//! another order every time.
 
 use std::time::{Duration, Instant};
 

@@ -1,4 +1,5 @@
-//! `pinfold perf tcp`: Pinfold between hosts beside sockets, and beside other libraries where they are installed.
+//! `pinfold perf tcp`: Pinfold between hosts beside sockets, and beside other libraries where they
+//! are installed.
 //!
 //! - [`args`]: the options. [`cell`]: the cells that are measured, and the contestants.
 //! - [`ground`]: loopback, or a cable between two networks of this machine's own.

@@ -7,8 +7,8 @@ use std::{fmt, str::FromStr};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum Isa {
-    /// The C library's `memcpy` and `memset`, which choose for themselves, but do not ask for lines that
-    /// are elsewhere.
+    /// The C library's `memcpy` and `memset`, which choose for themselves, but do not ask for lines
+    /// that are elsewhere.
     Libc,
     /// A loop over 8-byte words; the portable fallback.
     Word,
@@ -30,7 +30,8 @@ pub enum Prefetch {
     None,
     /// The source, in blocks of 8 KiB before each is copied (Calhoun, Fig. 4.1).
     Source,
-    /// The destination, to be written (`prefetchw`): by loops over lines a little ahead of them, else in such blocks.
+    /// The destination, to be written (`prefetchw`): by loops over lines a little ahead of them,
+    /// else in such blocks.
     Destination,
 }
 
@@ -72,8 +73,8 @@ impl Algorithm {
     /// Algorithms that there could be: ids are below this.
     pub const COUNT: usize = ISAS.len() * PREFETCHES.len() * STORES.len();
 
-    /// The algorithm of these parts. `None`: there is no such one. The C library decides for itself, and
-    /// string instructions have no streaming form.
+    /// The algorithm of these parts. `None`: there is no such one. The C library decides for
+    /// itself, and string instructions have no streaming form.
     pub const fn new(isa: Isa, prefetch: Prefetch, stores: Stores) -> Option<Algorithm> {
         match (isa, prefetch, stores) {
             (Isa::Libc, Prefetch::None | Prefetch::Destination, Stores::Temporal) => {}

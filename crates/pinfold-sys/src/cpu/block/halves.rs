@@ -11,11 +11,12 @@ pub fn has_halves() -> bool {
     support::has(support::HALVES)
 }
 
-/// Copies from 32 to 64 bytes, all of which are read before any is written: they may overlap. A nanosecond.
+/// Copies from 32 to 64 bytes, all of which are read before any is written: they may overlap. A
+/// nanosecond.
 ///
 /// # Safety
-/// `from` must be readable and `to` writable for `len` bytes, which is from 32 to 64, and the processor must
-/// [have](has_halves) the registers.
+/// `from` must be readable and `to` writable for `len` bytes, which is from 32 to 64, and the
+/// processor must [have](has_halves) the registers.
 #[inline(always)]
 pub unsafe fn copy_halves(from: *const u8, to: *mut u8, len: usize) {
     debug_assert!((32..=64).contains(&len));

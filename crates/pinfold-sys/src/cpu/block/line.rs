@@ -60,7 +60,8 @@ pub fn fetch_start(from: *const u8) {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
     for line in 0..4 {
         let line = from.wrapping_add(line * 64);
-        // SAFETY: every x86-64 processor has the instruction, which changes nothing and faults nowhere.
+        // SAFETY: every x86-64 processor has the instruction, which changes nothing and faults
+        // nowhere.
         unsafe {
             std::arch::asm!("prefetcht0 [{line}]", line = in(reg) line,
                 options(nostack, preserves_flags, readonly));
@@ -82,8 +83,8 @@ pub fn flush(memory: &[u8]) -> bool {
         let (start, end) = (memory.as_ptr().addr() / LINE * LINE, memory.as_ptr_range().end.addr());
         let ordered = !super::support::has(super::support::CLFLUSHOPT);
         for line in (start..end).step_by(LINE) {
-            // SAFETY: the processor has the instruction (the older one comes with SSE2); the line has
-            // a byte of `memory`, and its contents do not change.
+            // SAFETY: the processor has the instruction (the older one comes with SSE2); the line
+            // has a byte of `memory`, and its contents do not change.
             unsafe {
                 if ordered {
                     asm!("clflush [{line}]", line = in(reg) line, options(nostack, preserves_flags));

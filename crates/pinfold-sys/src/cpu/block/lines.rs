@@ -14,8 +14,8 @@ pub(super) trait Line {
     /// Copies the line at `from + AT` to `to + AT`.
     ///
     /// # Safety
-    /// The processor has the instructions; that line of `from` can be read, that of `to` written. To
-    /// stream, `to` is a multiple of [`LINE`].
+    /// The processor has the instructions; that line of `from` can be read, that of `to` written.
+    /// To stream, `to` is a multiple of [`LINE`].
     unsafe fn copy<const AT: usize, const STREAMING: bool>(from: *const u8, to: *mut u8);
 
     /// Copies four lines.

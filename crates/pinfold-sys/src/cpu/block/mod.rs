@@ -5,8 +5,8 @@
 //! be shared with another process): then any mixture arrives, and nothing worse. So the loops are
 //! made of named instructions on raw pointers, which the compiler takes for nothing else.
 #![allow(unsafe_code)]
-// Invariant: nothing outside of `[from, from + len)` is read, nothing outside of `[to, to + len)` is
-// written, no instruction is executed that the processor lacks, and streaming stores are fenced
+// Invariant: nothing outside of `[from, from + len)` is read, nothing outside of `[to, to + len)`
+// is written, no instruction is executed that the processor lacks, and streaming stores are fenced
 // before the function returns.
 
 mod algorithm;
@@ -133,8 +133,8 @@ fn fence() {
         return;
     }
     #[cfg(all(target_arch = "x86_64", not(miri)))]
-    // SAFETY: every x86-64 processor has the instruction, which orders memory and changes nothing. It
-    // may touch memory as far as the compiler knows, so that nothing moves across it.
+    // SAFETY: every x86-64 processor has the instruction, which orders memory and changes nothing.
+    // It may touch memory as far as the compiler knows, so that nothing moves across it.
     unsafe {
         std::arch::asm!("sfence", options(nostack, preserves_flags));
     }

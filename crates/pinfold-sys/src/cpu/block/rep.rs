@@ -20,8 +20,8 @@ pub(super) unsafe fn copy(prefetch: Prefetch, mut from: *const u8, mut to: *mut 
     let mut left = len;
     while left > 0 {
         let block = block(prefetch, left);
-        // SAFETY: the caller promised the bytes, and a block ends before `left` does. The direction is
-        // forward wherever one function calls another.
+        // SAFETY: the caller promised the bytes, and a block ends before `left` does. The direction
+        // is forward wherever one function calls another.
         unsafe {
             fetch::copying(prefetch, from, to, block);
             asm!("rep movsb", inout("rcx") block => _, inout("rsi") from, inout("rdi") to,

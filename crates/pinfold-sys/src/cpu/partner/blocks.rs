@@ -31,7 +31,8 @@ pub struct Blocks {
 /// Bytes of a cache line.
 const LINE: usize = 64;
 
-/// Blocks of so many bytes do not stay in a core's own cache; those of so many may nearly fill the last one.
+/// Blocks of so many bytes do not stay in a core's own cache; those of so many may nearly fill the
+/// last one.
 const LONG: usize = (64 << 10) + 1;
 const VERY_LONG: usize = 64 << 20;
 
@@ -47,8 +48,8 @@ impl Blocks {
         Blocks { first: first.cast_mut(), len, stride: len, count: 1, step: STEP_MIN }
     }
 
-    /// `count` blocks of `len` bytes in `memory`, the first `offset` bytes behind the beginning of a page,
-    /// on other pages in each round.
+    /// `count` blocks of `len` bytes in `memory`, the first `offset` bytes behind the beginning of
+    /// a page, on other pages in each round.
     ///
     /// # Panics
     /// They do not fit: a page, the offset, and `count` times the length and 192 bytes are enough.
@@ -59,8 +60,8 @@ impl Blocks {
         count: usize,
         round: usize,
     ) -> Blocks {
-        // Lines between two blocks, so that nothing is fetched ahead for the next one, and an odd number
-        // of them in all: they must not all want the same places in the cache.
+        // Lines between two blocks, so that nothing is fetched ahead for the next one, and an odd
+        // number of them in all: they must not all want the same places in the cache.
         let stride = ((len.div_ceil(LINE) + 2) | 1) * LINE;
         let offset = memory.as_ptr().align_offset(PAGE) + offset;
         let (span, rest) = (stride * (count - 1) + len, memory.len() - offset);
@@ -168,8 +169,8 @@ impl Blocks {
         for block in self.each() {
             for at in (0..self.len).step_by(SCRATCH) {
                 let len = SCRATCH.min(self.len - at);
-                // SAFETY: inside the block, as the caller promised; no longer than the scratch, which is
-                // no part of it.
+                // SAFETY: inside the block, as the caller promised; no longer than the scratch,
+                // which is no part of it.
                 unsafe { block.add(at).copy_to_nonoverlapping(scratch.as_mut_ptr(), len) };
                 // Each piece is wanted, not only the last.
                 black_box(&mut scratch);

@@ -1,6 +1,7 @@
 //! The completions of each send: those that came, and those that are due. No I/O.
 //!
-//! **Invariant.** A number that was given out names the same send until it is [freed](Flights::free).
+//! **Invariant.** A number that was given out names the same send until it is
+//! [freed](Flights::free).
 
 use super::FLIGHTS_MAX;
 

@@ -1,9 +1,11 @@
-//! Sending over connections out of memory that is not copied: the single-copy driver's ways to transmit
-//! (Bhikshesvaran, *Single Copy Device Driver for the IBM APE25*, section 4.1), by an io_uring.
+//! Sending over connections out of memory that is not copied: the single-copy driver's ways to
+//! transmit (Bhikshesvaran, *Single Copy Device Driver for the IBM APE25*, section 4.1), by an
+//! io_uring.
 //!
 //! - [`SendRing`]: sends, never waits for room, and collects the kernel's completions.
-//! - [`Order`]: memory to be sent, and the [`Way`] that the kernel comes by it. Several orders are one system
-//!   call; where one of them finds no room for all of its bytes, those behind it are not begun.
+//! - [`Order`]: memory to be sent, and the [`Way`] that the kernel comes by it. Several orders are
+//!   one system call; where one of them finds no room for all of its bytes, those behind it are not
+//!   begun.
 //! - [`Flight`]: bytes that the kernel may still read. It [lands](SendRing::land) once it does not.
 //!
 //! The kernel reads bytes that the network has not got yet where they lie, also to send them once

@@ -46,11 +46,11 @@ const ENTER: &str = "io_uring_enter";
 pub enum Way {
     /// It copies them: `IORING_OP_SENDMSG`.
     Copied,
-    /// It takes hold of their pages for this send: `IORING_OP_SENDMSG_ZC`. Until the flight lands they count
-    /// against `RLIMIT_MEMLOCK`. Linux 6.2, for it is also to say whether it copied.
+    /// It takes hold of their pages for this send: `IORING_OP_SENDMSG_ZC`. Until the flight lands
+    /// they count against `RLIMIT_MEMLOCK`. Linux 6.2, for it is also to say whether it copied.
     Pinned,
-    /// It has hold of them already: `IORING_OP_SEND_ZC` of a registered buffer, this slot of the ring's table.
-    /// One part an order. Linux 6.2.
+    /// It has hold of them already: `IORING_OP_SEND_ZC` of a registered buffer, this slot of the
+    /// ring's table. One part an order. Linux 6.2.
     Registered(SlotId),
 }
 
@@ -70,8 +70,8 @@ pub struct Launched {
     pub order: usize,
     /// Bytes of it that are sent.
     pub bytes: usize,
-    /// The bytes that the kernel may still look at; tells later whether it has copied. `None` where
-    /// it was to copy, and has.
+    /// The bytes that the kernel may still look at; tells later whether it has copied. `None`
+    /// where it was to copy, and has.
     pub flight: Option<Flight>,
 }
 
@@ -141,13 +141,13 @@ impl SendRing {
     /// sent whole.
     ///
     /// # Errors
-    /// Nothing was sent. `ENOBUFS`: as many are in flight as there can be. `ENOMEM` at `RLIMIT_MEMLOCK`. `EINVAL`,
-    /// `EOPNOTSUPP`: the kernel cannot, [`Way::Registered`] the slot does not have this memory.
-    /// `EPIPE`, `ECONNRESET`, ...: the connection is broken.
+    /// Nothing was sent. `ENOBUFS`: as many are in flight as there can be. `ENOMEM` at
+    /// `RLIMIT_MEMLOCK`. `EINVAL`, `EOPNOTSUPP`: the kernel cannot, [`Way::Registered`] the
+    /// slot does not have this memory. `EPIPE`, `ECONNRESET`, ...: the connection is broken.
     ///
     /// # Safety
-    /// Each part can be read. Those of an order whose flight is named in `launched` are not written until it has
-    /// landed, or nothing that the kernel reads there matters to anybody.
+    /// Each part can be read. Those of an order whose flight is named in `launched` are not written
+    /// until it has landed, or nothing that the kernel reads there matters to anybody.
     pub unsafe fn send(
         &mut self,
         socket: impl AsFd,

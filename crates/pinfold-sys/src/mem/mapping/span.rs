@@ -60,8 +60,8 @@ impl Span {
     pub(super) fn advise(&self, range: Range<usize>, advice: Advice) -> Result<(), Errno> {
         self.check(&range)?;
         // SAFETY: within the mapping. No advice in use takes memory away from anything else:
-        // DONTFORK, WILLNEED and POPULATE_* keep the contents, and REMOVE zeroes shared bytes, which
-        // any peer may do at any time anyway.
+        // DONTFORK, WILLNEED and POPULATE_* keep the contents, and REMOVE zeroes shared bytes,
+        // which any peer may do at any time anyway.
         unsafe { mm::madvise(self.as_ptr().add(range.start).cast(), range.len(), advice) }
     }
 

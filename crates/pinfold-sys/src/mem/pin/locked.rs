@@ -115,7 +115,8 @@ fn explain(error: Error, pages: &Range<usize>) -> Error {
     let at = ptr::with_exposed_provenance_mut::<libc::c_void>(pages.start * page_size());
     match error.errno() {
         Errno::NOMEM => {
-            // SAFETY: flushes nothing that is not a file's; fails with ENOMEM where nothing is mapped.
+            // SAFETY: flushes nothing that is not a file's; fails with ENOMEM where nothing is
+            // mapped.
             let mapped = unsafe { libc::msync(at, pages.len() * page_size(), libc::MS_ASYNC) == 0 };
             if mapped { error.by_limit() } else { error.because(Reason::Unmapped) }
         }

@@ -2,9 +2,9 @@
 //! release calls of Tezuka, O'Carroll, Hori and Ishikawa (Pin-down Cache, section 3), as two back
 //! ends of one trait.
 //!
-//! - [`Registered`]: buffers registered with an io_uring. The pages are pinned for real (`VmPin`
-//!   in `/proc/self/status`): reclaim, migration, `MADV_FREE` and `UFFDIO_MOVE` leave them alone, and a
-//!   child of `fork(2)` gets copies. The kernel writes and reads them by slot.
+//! - [`Registered`]: buffers registered with an io_uring. The pages are pinned for real (`VmPin` in
+//!   `/proc/self/status`): reclaim, migration, `MADV_FREE` and `UFFDIO_MOVE` leave them alone, and
+//!   a child of `fork(2)` gets copies. The kernel writes and reads them by slot.
 //! - [`Locked`]: `mlock(2)`. The pages stay in memory (`VmLck`), but may move to other frames, and
 //!   nothing is known by slot. While they are locked the program cannot discard them: `madvise(2)`
 //!   with `MADV_DONTNEED` or `MADV_FREE` says `EINVAL`.
@@ -39,7 +39,8 @@ pub use self::{
 /// Something that keeps pages in place.
 pub trait Pin: Send + Sync {
     /// Pins the pages that `range`, addresses of any alignment, has bytes of, until it is unpinned
-    /// or `self` dropped. Pages that are missing are made, and none is shared with a child any more.
+    /// or `self` dropped. Pages that are missing are made, and none is shared with a child any
+    /// more.
     ///
     /// The memory does not have to stay mapped; pinned pages stay pinned then, though nothing else
     /// has them.
@@ -61,8 +62,8 @@ pub trait Pin: Send + Sync {
     fn room(&self) -> usize;
 }
 
-/// A pin. It does not end when this is dropped, but when it is given to [`Pin::unpin`], or its owner is
-/// dropped.
+/// A pin. It does not end when this is dropped, but when it is given to [`Pin::unpin`], or its
+/// owner is dropped.
 #[derive(Debug, PartialEq, Eq)]
 #[must_use = "only with this it can be unpinned"]
 pub struct Slot {
@@ -72,7 +73,8 @@ pub struct Slot {
 }
 
 impl Slot {
-    /// Its number, below [`Pin::room`]. For [`Registered`] the `buf_index` of the ring's operations.
+    /// Its number, below [`Pin::room`]. For [`Registered`] the `buf_index` of the ring's
+    /// operations.
     pub fn index(&self) -> u32 {
         self.index
     }

@@ -24,8 +24,8 @@ use crate::fork::ForkMark;
 
 /// Pins pages by registering them as buffers of a ring. See `io_uring_register(2)`; Linux 5.19.
 ///
-/// A child of `fork(2)` has a copy of the ring's descriptor. Dropping this ends all pins all the same;
-/// if this process dies instead, they last until the child has closed it.
+/// A child of `fork(2)` has a copy of the ring's descriptor. Dropping this ends all pins all the
+/// same; if this process dies instead, they last until the child has closed it.
 #[derive(Debug)]
 pub struct Registered {
     pub(crate) ring: ManuallyDrop<Ring>,

@@ -44,9 +44,10 @@ impl Registered {
     /// in memory.
     ///
     /// # Errors
-    /// [`Reason::Stranger`] for a slot of another owner; [`Reason::Unmapped`] if the slot is free, or
-    /// does not have all of the bytes; [`Reason::Length`] for 4 GiB and more; [`Reason::Child`]; `EBUSY` while
-    /// the ring is a [`SendRing`](crate::io::send_ring::SendRing)'s; the file's error.
+    /// [`Reason::Stranger`] for a slot of another owner; [`Reason::Unmapped`] if the slot is free,
+    /// or does not have all of the bytes; [`Reason::Length`] for 4 GiB and more;
+    /// [`Reason::Child`]; `EBUSY` while the ring is a
+    /// [`SendRing`](crate::io::send_ring::SendRing)'s; the file's error.
     pub fn write_out(
         &self,
         slot: SlotId,
@@ -58,15 +59,15 @@ impl Registered {
         unsafe { self.transfer(Way::Out, slot, bytes, fd, offset) }
     }
 
-    /// Reads from a file, from byte `offset` on, into `bytes`: as [`write_out`](Registered::write_out)
-    /// the other way.
+    /// Reads from a file, from byte `offset` on, into `bytes`: as
+    /// [`write_out`](Registered::write_out) the other way.
     ///
     /// # Errors
     /// As for [`write_out`](Registered::write_out).
     ///
     /// # Safety
-    /// The bytes that were pinned in `slot` are the caller's to change, and nobody has a reference to
-    /// them.
+    /// The bytes that were pinned in `slot` are the caller's to change, and nobody has a reference
+    /// to them.
     pub unsafe fn read_in(
         &self,
         slot: SlotId,
@@ -104,7 +105,8 @@ impl Registered {
             Way::Out => opcode::WriteFixed::new(fd, at, len, index).offset(offset).build(),
             Way::In => opcode::ReadFixed::new(fd, at, len, index).offset(offset).build(),
         };
-        // SAFETY: on the way out the kernel only reads the pages, on the way in they are the caller's.
+        // SAFETY: on the way out the kernel only reads the pages, on the way in they are the
+        // caller's.
         unsafe { self.perform(order) }.map_err(fail)
     }
 

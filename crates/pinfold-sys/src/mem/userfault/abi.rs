@@ -166,8 +166,8 @@ impl Fd {
         unsafe { self.ioctl(UFFDIO_WRITEPROTECT, &mut wp) }
     }
 
-    /// Has pages of a file that are there come into a mapping of it. `ENOENT` if no userfaultfd has the mapping, or
-    /// there is none; `EINVAL` for private memory, and before Linux 5.13.
+    /// Has pages of a file that are there come into a mapping of it. `ENOENT` if no userfaultfd has
+    /// the mapping, or there is none; `EINVAL` for private memory, and before Linux 5.13.
     pub(super) fn resume(&self, range: Range<usize>) -> Result<(), Errno> {
         let mut order = Continue { range: range.into(), mode: 0, mapped: 0 };
         // SAFETY: a `Continue` is the structure of that number; contents stay.

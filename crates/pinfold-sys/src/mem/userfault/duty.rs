@@ -52,7 +52,8 @@ impl Duty {
         }
     }
 
-    /// `who`, which has the duty, gives it to the other one. `false`: the other one takes no turns, or it is over.
+    /// `who`, which has the duty, gives it to the other one. `false`: the other one takes no turns,
+    /// or it is over.
     pub(super) fn hand_over(&self, who: Who) -> bool {
         let other = if who == Who::Modest { ORDINARY } else { MODEST };
         self.change(who as u32, other)
@@ -99,8 +100,8 @@ pub(super) struct Rule {
     pub(super) every: u32,
     /// Lateness that is too much, ns.
     pub(super) late_ns: u64,
-    /// The shortest turn of the ordinary one, ns, and the longest: it is twice as long as the last one if the modest
-    /// one did not last as long in between.
+    /// The shortest turn of the ordinary one, ns, and the longest: it is twice as long as the last
+    /// one if the modest one did not last as long in between.
     pub(super) term_ns: [u64; 2],
 }
 

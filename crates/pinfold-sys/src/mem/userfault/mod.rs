@@ -10,11 +10,11 @@
 //!
 //! # What the kernel does (found by the tests beside this, Linux 6.18)
 //! **Waiting.** `munmap`, `mmap(MAP_FIXED)` over something, `mremap`, a shrinking `brk`, and
-//! `madvise` with `MADV_DONTNEED`, `MADV_FREE` or `MADV_REMOVE`, where they concern a watched range,
-//! return only after the event has been *read*. They wait without any lock of the address space, and
-//! only a signal that kills wakes them earlier. Closing the last descriptor releases them; a child
-//! of `fork` has a copy of the descriptor, therefore [`Watch`] unregisters all before it closes.
-//! Neither `fork`, nor `exec`, nor exit waits for anybody.
+//! `madvise` with `MADV_DONTNEED`, `MADV_FREE` or `MADV_REMOVE`, where they concern a watched
+//! range, return only after the event has been *read*. They wait without any lock of the address
+//! space, and only a signal that kills wakes them earlier. Closing the last descriptor releases
+//! them; a child of `fork` has a copy of the descriptor, therefore [`Watch`] unregisters all before
+//! it closes. Neither `fork`, nor `exec`, nor exit waits for anybody.
 //!
 //! With a [`Reader`] on the same processor ([`Reader::come_here`]) an `munmap` takes 4 to 5 µs more
 //! than without a watch. With one elsewhere it takes 10 µs more, or 50 where the processors of a
@@ -45,8 +45,9 @@
 //! them.
 //!
 //! **Effects on the program.** A part of a mapping that is watched is a mapping of its own, and
-//! `mremap` of addresses on both sides of such an edge says `EFAULT`, from Linux 6.17 on after it may
-//! have moved some (if it was to move all as it is, to a given place). The C library's `realloc` copies then.
+//! `mremap` of addresses on both sides of such an edge says `EFAULT`, from Linux 6.17 on after it
+//! may have moved some (if it was to move all as it is, to a given place). The C library's
+//! `realloc` copies then.
 //!
 //! **`fork`.** The child's memory is not watched, though it has a copy of the descriptor, which
 //! speaks of its parent's memory: every call here fails there with [`Reason::Child`].

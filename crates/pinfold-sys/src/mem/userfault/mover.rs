@@ -88,8 +88,8 @@ impl Mover {
         self.passes.store(true, Ordering::Relaxed);
     }
 
-    /// Memory to move pages into, made as by [`Pages::new`]. Pages can be moved out of it, too. Some
-    /// µs; one mapping.
+    /// Memory to move pages into, made as by [`Pages::new`]. Pages can be moved out of it, too.
+    /// Some µs; one mapping.
     ///
     /// # Errors
     /// As there; and those of registering, as [`io::Error`] with an [`Error`] inside.
@@ -119,8 +119,8 @@ impl Mover {
     ) -> io::Result<Moved> {
         let to = window.within(&(at..at.saturating_add(from.len())))?;
         let from = source.within(&from)?;
-        // SAFETY: both are borrowed as `&mut`: there are no references to their bytes, and all values
-        // of bytes are good.
+        // SAFETY: both are borrowed as `&mut`: there are no references to their bytes, and all
+        // values of bytes are good.
         Ok(unsafe { self.move_pages(to.start, from, false) }?)
     }
 
@@ -131,8 +131,8 @@ impl Mover {
     /// [`Reason::Kind`](super::Reason::Kind).
     ///
     /// # Safety
-    /// The memory is the caller's, and stays mapped until the mover is dropped or pages are no longer
-    /// moved there.
+    /// The memory is the caller's, and stays mapped until the mover is dropped or pages are no
+    /// longer moved there.
     pub unsafe fn register(&self, range: Range<usize>) -> Result<(), Error> {
         const CALL: &str = "UFFDIO_REGISTER";
         self.here(CALL)?;
@@ -144,17 +144,18 @@ impl Mover {
             .map_err(|errno| Error::new(CALL, errno).over(&range))
     }
 
-    /// Moves pages of any private anonymous memory, as [`fold`](Mover::fold) does; `holes` are passed
-    /// over if allowed, and count as moved. So does a page that is at the destination alone: the kernel may have
-    /// moved it and not said so. Addresses are multiples of the page size.
+    /// Moves pages of any private anonymous memory, as [`fold`](Mover::fold) does; `holes` are
+    /// passed over if allowed, and count as moved. So does a page that is at the destination
+    /// alone: the kernel may have moved it and not said so. Addresses are multiples of the page
+    /// size.
     ///
     /// # Errors
     /// [`Reason::Child`](super::Reason::Child).
     ///
     /// # Safety
     /// During the call nobody uses the bytes of either range, through a reference or otherwise, and
-    /// the destination was [registered](Mover::register). After it the source reads as zeros, as far
-    /// as it was moved: nothing lives there any more whose value needs to stay.
+    /// the destination was [registered](Mover::register). After it the source reads as zeros, as
+    /// far as it was moved: nothing lives there any more whose value needs to stay.
     pub unsafe fn move_pages(
         &self,
         to: usize,

@@ -55,8 +55,8 @@ impl Nearby {
         self.threads.lock().unwrap_or_else(PoisonError::into_inner)[who as usize] = None;
     }
 
-    /// The readers come to the processor of the calling thread, unless they have just been moved. Some
-    /// nanoseconds if they are there.
+    /// The readers come to the processor of the calling thread, unless they have just been moved.
+    /// Some nanoseconds if they are there.
     #[inline]
     pub(super) fn come(&self) {
         let cpu = sched_getcpu();

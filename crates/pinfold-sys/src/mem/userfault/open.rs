@@ -8,8 +8,9 @@ use super::{
 };
 use crate::checker;
 
-/// `UFFD_FEATURE_EXACT_ADDRESS`, which is not used: it tells that the kernel is Linux 5.18 or newer.
-/// Those before 5.16 kept one bit for all unmaps in progress, so that the end of one hid the others.
+/// `UFFD_FEATURE_EXACT_ADDRESS`, which is not used: it tells that the kernel is Linux 5.18 or
+/// newer. Those before 5.16 kept one bit for all unmaps in progress, so that the end of one hid the
+/// others.
 const COUNTS_CHANGES: u64 = 1 << 11;
 
 const EVENTS: u64 = abi::EVENT_REMAP | abi::EVENT_REMOVE | abi::EVENT_UNMAP;

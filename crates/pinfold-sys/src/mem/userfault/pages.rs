@@ -1,8 +1,8 @@
 //! Private memory whose pages may be moved.
 #![allow(unsafe_code)]
 //! **Invariant.** A [`Pages`] is one live private anonymous mapping of exactly `len` bytes at `at`,
-//! known to nobody else, unmapped once, on drop. Its pages leave or come only through `&mut self`, so
-//! never under a reference to its bytes; where pages are missing it reads as zeros.
+//! known to nobody else, unmapped once, on drop. Its pages leave or come only through `&mut self`,
+//! so never under a reference to its bytes; where pages are missing it reads as zeros.
 
 use std::{
     io,
@@ -53,7 +53,8 @@ impl Pages {
     }
 
     /// As [`new`](Pages::new), at a multiple of 2 MiB, but huge pages appear only where
-    /// [`collapse`](Pages::collapse) makes them; or anywhere, if the system is set to have them always.
+    /// [`collapse`](Pages::collapse) makes them; or anywhere, if the system is set to have them
+    /// always.
     ///
     /// # Errors
     /// As there.
@@ -145,7 +146,8 @@ impl Pages {
     /// 5.14 have no such call, there each page is touched.
     ///
     /// # Errors
-    /// `EINVAL` for a range that is not pages or lies outside; `ENOMEM` or `EFAULT` where memory ran out.
+    /// `EINVAL` for a range that is not pages or lies outside; `ENOMEM` or `EFAULT` where memory
+    /// ran out.
     pub fn populate(&self, range: Range<usize>) -> io::Result<()> {
         self.check(&range)?;
         loop {
@@ -158,7 +160,8 @@ impl Pages {
         for offset in range.step_by(page_size()) {
             // SAFETY: within the mapping, and reached atomically.
             let byte = unsafe { AtomicU8::from_ptr(self.at.as_ptr().add(offset)) };
-            // A missing page reads as zero, so this writes it; one that holds something is not missing.
+            // A missing page reads as zero, so this writes it; one that holds something is not
+            // missing.
             let _ = byte.compare_exchange(0, 0, Ordering::Relaxed, Ordering::Relaxed);
         }
         Ok(())
@@ -169,8 +172,8 @@ impl Pages {
     /// be there already; else one in each. See `MADV_COLLAPSE` in `madvise(2)`; Linux 6.1.
     ///
     /// # Errors
-    /// `EINVAL` for such a range, and where the kernel cannot; `ENOMEM`, `EAGAIN` or `EBUSY` where there
-    /// are no huge pages just now. Some may have been made.
+    /// `EINVAL` for such a range, and where the kernel cannot; `ENOMEM`, `EAGAIN` or `EBUSY` where
+    /// there are no huge pages just now. Some may have been made.
     pub fn collapse(&self, range: Range<usize>) -> io::Result<()> {
         self.check(&range)?;
         let at = self.at.as_ptr().wrapping_add(range.start);

@@ -51,8 +51,9 @@ impl SharedStamp {
 /// 2. look up;
 /// 3. `reader.holds(stamp)`, else drop the fact that was found.
 ///
-/// In 3, [`is_unchanged`](Reader::is_unchanged) is enough for a caller that acts after the unmapping
-/// call returned. It is not for one that was given the same addresses anew by the kernel before that.
+/// In 3, [`is_unchanged`](Reader::is_unchanged) is enough for a caller that acts after the
+/// unmapping call returned. It is not for one that was given the same addresses anew by the kernel
+/// before that.
 #[derive(Debug)]
 pub struct Reader {
     threads: Threads,

@@ -119,8 +119,8 @@ impl Shared {
         self.nearby.end(who);
     }
 
-    /// Reads whenever it has the duty, until that is over or nothing can be read any more. The modest one hands over
-    /// when it is late by its `waits`.
+    /// Reads whenever it has the duty, until that is over or nothing can be read any more. The
+    /// modest one hands over when it is late by its `waits`.
     fn take_turns(&self, who: Who, waits: Option<&Waits>) {
         let mut room = [Message::default(); BATCH];
         let mut count = 0u32;

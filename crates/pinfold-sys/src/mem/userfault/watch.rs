@@ -1,8 +1,9 @@
 //! The watched ranges, and their events.
 //!
 //! Invariant: `ranges` covers all that is registered with the descriptor as far as this process
-//! knows, and may be more. All of it is unregistered before the descriptor is closed, so that nobody
-//! ever waits for a reader that is gone, although a child may have kept a copy of the descriptor.
+//! knows, and may be more. All of it is unregistered before the descriptor is closed, so that
+//! nobody ever waits for a reader that is gone, although a child may have kept a copy of the
+//! descriptor.
 
 use std::{
     ops::Range,
@@ -56,7 +57,8 @@ impl Watch {
     /// Watches nothing yet. Some 10 µs.
     ///
     /// # Errors
-    /// [`Reason::Denied`](super::Reason::Denied) or [`Reason::Absent`](super::Reason::Absent) where there is no userfaultfd for this process;
+    /// [`Reason::Denied`](super::Reason::Denied) or [`Reason::Absent`](super::Reason::Absent) where
+    /// there is no userfaultfd for this process;
     /// [`Reason::Exhausted`](super::Reason::Exhausted).
     pub fn new() -> Result<Watch, Error> {
         let mark = ForkMark::new().map_err(|error| {
@@ -76,10 +78,12 @@ impl Watch {
     /// mapping.
     ///
     /// # Errors
-    /// [`Reason::Busy`](super::Reason::Busy) if another userfaultfd has some of it; [`Reason::Kind`](super::Reason::Kind) for memory that
-    /// cannot be watched (files before Linux 6.7, special mappings, files that may not be written
-    /// before 6.7) and ranges that are not pages or not mapped; [`Reason::Exhausted`](super::Reason::Exhausted) at
-    /// `vm.max_map_count`; [`Reason::Child`](super::Reason::Child). Then none of it is watched that was not.
+    /// [`Reason::Busy`](super::Reason::Busy) if another userfaultfd has some of it;
+    /// [`Reason::Kind`](super::Reason::Kind) for memory that cannot be watched (files before
+    /// Linux 6.7, special mappings, files that may not be written before 6.7) and ranges that
+    /// are not pages or not mapped; [`Reason::Exhausted`](super::Reason::Exhausted) at
+    /// `vm.max_map_count`; [`Reason::Child`](super::Reason::Child). Then none of it is watched that
+    /// was not.
     pub fn watch(&self, range: Range<usize>) -> Result<(), Error> {
         const CALL: &str = "UFFDIO_REGISTER";
         self.here(CALL)?;
@@ -95,7 +99,8 @@ impl Watch {
     /// on; earlier ones still may be. About 0.6 µs and 20 ns a page that is there.
     ///
     /// # Errors
-    /// [`Reason::Kind`](super::Reason::Kind) for ranges that are not pages; [`Reason::Child`](super::Reason::Child).
+    /// [`Reason::Kind`](super::Reason::Kind) for ranges that are not pages;
+    /// [`Reason::Child`](super::Reason::Child).
     pub fn unwatch(&self, range: Range<usize>) -> Result<(), Error> {
         const CALL: &str = "UFFDIO_UNREGISTER";
         self.here(CALL)?;
@@ -147,7 +152,8 @@ impl Watch {
     /// up to 45 ns a page (a huge one counts as one); see [`is_quiet`](Watch::is_quiet) for less.
     ///
     /// # Errors
-    /// [`Reason::Kind`](super::Reason::Kind) for ranges that are empty or not pages; [`Reason::Child`](super::Reason::Child).
+    /// [`Reason::Kind`](super::Reason::Kind) for ranges that are empty or not pages;
+    /// [`Reason::Child`](super::Reason::Child).
     pub fn validate(&self, range: Range<usize>) -> Result<Validity, Error> {
         const CALL: &str = "UFFDIO_WRITEPROTECT";
         self.here(CALL)?;

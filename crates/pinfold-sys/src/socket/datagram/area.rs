@@ -107,8 +107,8 @@ impl Areas {
         !self.free.is_empty()
     }
 
-    /// The area is the kernel's now, for a send of so many bytes. With `notice` it will say when it no
-    /// longer looks.
+    /// The area is the kernel's now, for a send of so many bytes. With `notice` it will say when it
+    /// no longer looks.
     pub(super) fn begin(&mut self, area: Area, bytes: usize, notice: bool) {
         self.flights[area.index as usize] = Flight { send: true, notice, bytes };
         self.in_flight += 1;

@@ -1,8 +1,8 @@
 //! The entries that the ring is given.
 #![allow(unsafe_code)]
-// Invariant: an entry names bytes of an area, and for several pieces the header in `Heads` that belongs
-// to the same area; both stay where they are while the sender lives. The kernel reads the header when the
-// entry is submitted (`IORING_FEAT_SUBMIT_STABLE`), the bytes until it says so.
+// Invariant: an entry names bytes of an area, and for several pieces the header in `Heads` that
+// belongs to the same area; both stay where they are while the sender lives. The kernel reads the
+// header when the entry is submitted (`IORING_FEAT_SUBMIT_STABLE`), the bytes until it says so.
 
 use std::{ops::Range, ptr};
 
@@ -41,7 +41,8 @@ impl Heads {
         }
     }
 
-    /// The header of area `index`, filled in: `pieces`, at most [`PIECES_MAX`], of the memory at `at`.
+    /// The header of area `index`, filled in: `pieces`, at most [`PIECES_MAX`], of the memory at
+    /// `at`.
     pub(super) fn fill(
         &mut self,
         index: u32,
@@ -96,8 +97,8 @@ pub(super) fn entry(
 
 /// The same entry, of the registered buffer `buffer`.
 fn in_buffer(mut entry: squeue::Entry, buffer: u16) -> squeue::Entry {
-    // SAFETY: an entry is the kernel's 64 bytes (`repr(C)`, checked above), plain numbers; these two are
-    // within, and aligned.
+    // SAFETY: an entry is the kernel's 64 bytes (`repr(C)`, checked above), plain numbers; these
+    // two are within, and aligned.
     unsafe { (&raw mut entry).cast::<u8>().add(BUF_INDEX).cast::<u16>().write(buffer) };
     entry
 }

@@ -18,8 +18,8 @@ pub enum Reason {
     /// No memory, or no more mappings, descriptors.
     Exhausted,
     /// Nothing, more than [`BYTES_MAX`](super::BYTES_MAX), more pieces than
-    /// [`PIECES_MAX`](super::PIECES_MAX), more areas than [`AREAS_MAX`](super::AREAS_MAX), or not within
-    /// the area.
+    /// [`PIECES_MAX`](super::PIECES_MAX), more areas than [`AREAS_MAX`](super::AREAS_MAX), or not
+    /// within the area.
     Length,
     /// The memory is not registered with this ring.
     Unregistered,

@@ -1,9 +1,10 @@
-//! Datagrams out of memory that is sent from where it lies: the single-copy driver's ways to transmit
-//! a frame (Bhikshesvaran, *Single Copy Device Driver for the IBM APE25*, section 4.1), by io_uring.
+//! Datagrams out of memory that is sent from where it lies: the single-copy driver's ways to
+//! transmit a frame (Bhikshesvaran, *Single Copy Device Driver for the IBM APE25*, section 4.1), by
+//! io_uring.
 //!
-//! - [`Sender`]: a connected UDP socket, a ring, and the memory that is sent from, in [`Area`]s. An area
-//!   is lent to the caller to be filled, is given back with a send, and is lent again when the kernel has
-//!   said that it no longer looks at it. So no area changes while it is in flight.
+//! - [`Sender`]: a connected UDP socket, a ring, and the memory that is sent from, in [`Area`]s. An
+//!   area is lent to the caller to be filled, is given back with a send, and is lent again when the
+//!   kernel has said that it no longer looks at it. So no area changes while it is in flight.
 //! - [`Way`]: copied by the kernel, pinned by each send, or pinned once when the ring was made.
 //! - [`set_segment_bytes`]: one send, cut into datagrams by the network (`UDP_SEGMENT`).
 //!

@@ -4,10 +4,11 @@
 
 use std::{io, net::UdpSocket, os::fd::AsRawFd};
 
-/// Has the network cut each send on `socket` into datagrams of `bytes` bytes, the last one shorter; with 0,
-/// into none. Generic segmentation offload: one way through the network's layers for all of them, and
-/// where a device can do it, or none is in the way, they are not cut at all. `UDP_SEGMENT` in `udp(7)`;
-/// Linux 4.18. At most 64 datagrams a send, 128 since Linux 6.9; a send that is more says `EINVAL`.
+/// Has the network cut each send on `socket` into datagrams of `bytes` bytes, the last one shorter;
+/// with 0, into none. Generic segmentation offload: one way through the network's layers for all of
+/// them, and where a device can do it, or none is in the way, they are not cut at all.
+/// `UDP_SEGMENT` in `udp(7)`; Linux 4.18. At most 64 datagrams a send, 128 since Linux 6.9; a send
+/// that is more says `EINVAL`.
 ///
 /// # Errors
 /// `ENOPROTOOPT` where the kernel cannot.

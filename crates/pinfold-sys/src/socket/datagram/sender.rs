@@ -75,14 +75,15 @@ pub struct Refused {
 }
 
 impl Sender {
-    /// Sends over `socket`, which is connected, out of `areas` areas (1 to 4096) of `bytes` bytes each,
-    /// rounded up to pages, all of whose pages are put in place. With `registered` they are also pinned,
-    /// as one buffer, until the sender is dropped. Some 50 µs, and some 0.3 µs a page.
+    /// Sends over `socket`, which is connected, out of `areas` areas (1 to 4096) of `bytes` bytes
+    /// each, rounded up to pages, all of whose pages are put in place. With `registered` they
+    /// are also pinned, as one buffer, until the sender is dropped. Some 50 µs, and some 0.3 µs
+    /// a page.
     ///
     /// # Errors
     /// [`Reason::Denied`] or [`Reason::Absent`] where there is no io_uring for this process;
-    /// [`Reason::Memlock`] if so much may not be pinned; [`Reason::Length`], also for more than 1 GiB in all;
-    /// [`Reason::Exhausted`].
+    /// [`Reason::Memlock`] if so much may not be pinned; [`Reason::Length`], also for more than 1
+    /// GiB in all; [`Reason::Exhausted`].
     pub fn new(
         socket: UdpSocket,
         areas: usize,
@@ -135,8 +136,8 @@ impl Sender {
             iov_base: ptr::with_exposed_provenance_mut(all.start),
             iov_len: all.len(),
         };
-        // SAFETY: the memory is this sender's, and stays mapped while the ring lives. The kernel only
-        // reads it: there is no operation here that writes.
+        // SAFETY: the memory is this sender's, and stays mapped while the ring lives. The kernel
+        // only reads it: there is no operation here that writes.
         let done = unsafe { self.ring()?.submitter().register_buffers(&[buffer]) };
         done.map_err(|error| {
             let error = Error::new(REGISTER, errno(&error)).over(&all);
@@ -246,7 +247,8 @@ impl Sender {
     /// with it. [`Sender::counts`] tells whether the network took it.
     ///
     /// # Errors
-    /// [`Reason::Length`], [`Reason::Unregistered`], [`Reason::Stranger`], [`Reason::Child`]; with the area.
+    /// [`Reason::Length`], [`Reason::Unregistered`], [`Reason::Stranger`], [`Reason::Child`]; with
+    /// the area.
     pub fn send(&mut self, area: Area, pieces: &[Range<usize>], way: Way) -> Result<(), Refused> {
         if let Err(error) = self.may_send(&area, pieces, way) {
             return Err(Refused { area, error });
@@ -259,8 +261,9 @@ impl Sender {
         let fd = Fd(self.socket.as_raw_fd());
         let entry = entry::entry(&mut self.heads, fd, index, at, pieces, way);
         // There is an entry for each area, and no area is queued twice.
-        // SAFETY: the entry names memory of this area and its header, which nobody changes, or unmaps,
-        // until the kernel has said that it is done (see the invariants here and in `area`).
+        // SAFETY: the entry names memory of this area and its header, which nobody changes, or
+        // unmaps, until the kernel has said that it is done (see the invariants here and in
+        // `area`).
         let pushed = self.ring.as_mut().map(|ring| unsafe { ring.0.submission().push(&entry) });
         match pushed {
             Some(Ok(())) => {}

@@ -7,12 +7,13 @@ pub enum Way {
     Call,
     /// `IORING_OP_SEND`, for several pieces `IORING_OP_SENDMSG`: copied as well.
     Copied,
-    /// `IORING_OP_SEND_ZC`, for several pieces `IORING_OP_SENDMSG_ZC`, of memory that the kernel knows
-    /// nothing of: each send takes hold of its pages, and lets go of them. Until the
-    /// notice they count against `RLIMIT_MEMLOCK`. Linux 6.2, for it is also to say whether it copied.
+    /// `IORING_OP_SEND_ZC`, for several pieces `IORING_OP_SENDMSG_ZC`, of memory that the kernel
+    /// knows nothing of: each send takes hold of its pages, and lets go of them. Until the
+    /// notice they count against `RLIMIT_MEMLOCK`. Linux 6.2, for it is also to say whether it
+    /// copied.
     Pinned,
-    /// The same of memory that was registered with the ring (`IORING_RECVSEND_FIXED_BUF`): its pages are
-    /// held all the time. Linux 6.2, pieces 6.15.
+    /// The same of memory that was registered with the ring (`IORING_RECVSEND_FIXED_BUF`): its
+    /// pages are held all the time. Linux 6.2, pieces 6.15.
     Registered,
 }
 

@@ -74,8 +74,8 @@ impl<T> Drop for Object<T> {
 }
 
 impl Endpoint {
-    /// An endpoint at this address of this machine, port and all else left to the library. Loads the library
-    /// if that has not been done, which takes a tenth of a second.
+    /// An endpoint at this address of this machine, port and all else left to the library. Loads
+    /// the library if that has not been done, which takes a tenth of a second.
     ///
     /// # Errors
     /// [`Error::Missing`], [`Error::Old`] and [`Error::NoProvider`] where it cannot be had;
@@ -89,8 +89,8 @@ impl Endpoint {
         let mut queues = CqAttr::new(QUEUE, FI_CQ_FORMAT_MSG);
         let mut vectors = AvAttr::new(FI_AV_TABLE);
         let nothing: *mut c_void = ptr::null_mut();
-        // SAFETY: every object is open while it is used; the description is the library's own, the attributes
-        // are whole, and it may write where its answers go.
+        // SAFETY: every object is open while it is used; the description is the library's own, the
+        // attributes are whole, and it may write where its answers go.
         unsafe {
             let fabric = Object::new(offer.open()?)?;
             let mut domain = nothing.cast();
@@ -145,8 +145,8 @@ impl Endpoint {
         self.at
     }
 
-    /// Has messages go to the endpoint at `to` from now on, which does the same the other way. The first
-    /// message opens the connection.
+    /// Has messages go to the endpoint at `to` from now on, which does the same the other way. The
+    /// first message opens the connection.
     ///
     /// # Errors
     /// [`Error::Refused`].
@@ -191,7 +191,8 @@ impl Endpoint {
             while course.receiving < WINDOW
                 && let Some(memory) = next_in.as_deref_mut()
             {
-                // SAFETY: the memory is borrowed until this call is over, and the endpoint has it no longer.
+                // SAFETY: the memory is borrowed until this call is over, and the endpoint has it
+                // no longer.
                 if !unsafe { self.post_receive(&end, memory) }? {
                     break;
                 }

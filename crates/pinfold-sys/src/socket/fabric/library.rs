@@ -1,6 +1,7 @@
 //! libfabric itself: found once, kept for as long as the process lives.
 #![allow(unsafe_code)]
-// Invariant: the functions have the types that libfabric's header gives the symbols of these versions.
+// Invariant: the functions have the types that libfabric's header gives the symbols of these
+// versions.
 
 use std::{
     ffi::{CStr, CString, c_char, c_int, c_void},
@@ -22,9 +23,9 @@ use super::{
 /// since 1.0.
 const NAME: &CStr = c"libfabric.so.1";
 
-/// Providers over TCP, the best first. Up to 1.17 `net` sends tagged messages by itself where `tcp` needs
-/// another layer, which costs half a microsecond a message and a third of the bandwidth of 64 KiB; from 1.18
-/// on that provider is called `tcp`.
+/// Providers over TCP, the best first. Up to 1.17 `net` sends tagged messages by itself where `tcp`
+/// needs another layer, which costs half a microsecond a message and a third of the bandwidth of 64
+/// KiB; from 1.18 on that provider is called `tcp`.
 pub(super) const PROVIDERS: [&CStr; 2] = [c"net", c"tcp"];
 
 type GetInfo = unsafe extern "C" fn(
@@ -95,7 +96,8 @@ impl Library {
         let dupinfo = symbol(c"fi_dupinfo", c"FABRIC_1.3")?;
         let fabric = symbol(c"fi_fabric", c"FABRIC_1.1")?;
         let strerror = symbol(c"fi_strerror", c"FABRIC_1.0")?;
-        // SAFETY: these are the functions' types in those versions, which libfabric promises to keep.
+        // SAFETY: these are the functions' types in those versions, which libfabric promises to
+        // keep.
         unsafe {
             Ok(Library {
                 getinfo: transmute::<*mut c_void, GetInfo>(getinfo),
@@ -114,8 +116,8 @@ impl Library {
         for provider in of {
             let hints = self.hints(provider)?;
             let mut info = ptr::null_mut();
-            // SAFETY: the name ends with a zero, the hints are the library's own, and it may write where
-            // its answer goes.
+            // SAFETY: the name ends with a zero, the hints are the library's own, and it may write
+            // where its answer goes.
             let done = unsafe {
                 let node = node.as_ptr();
                 (self.getinfo)(VERSION, node, ptr::null(), FI_SOURCE, hints.info, &mut info)
@@ -137,8 +139,8 @@ impl Library {
             return Err(self.refused("fi_allocinfo", libc::ENOMEM));
         }
         let hints = Offer { library: self, info };
-        // SAFETY: all of it was made a moment ago for nobody else. The name is a copy that `malloc(3)`
-        // made, as the library, which frees it, expects.
+        // SAFETY: all of it was made a moment ago for nobody else. The name is a copy that
+        // `malloc(3)` made, as the library, which frees it, expects.
         unsafe {
             (*info).caps = FI_TAGGED;
             (*info).mode = 0;
@@ -177,7 +179,8 @@ impl Offer {
     /// Opens the fabric.
     pub(super) fn open(&self) -> Result<*mut Fabric, Error> {
         let mut fabric = ptr::null_mut();
-        // SAFETY: the description is the library's own, unchanged; it may write where its answer goes.
+        // SAFETY: the description is the library's own, unchanged; it may write where its answer
+        // goes.
         let done = unsafe {
             (self.library.fabric)((*self.info).fabric_attr, &mut fabric, ptr::null_mut())
         };

@@ -1,8 +1,8 @@
 //! Tagged messages by libfabric, where it is installed: measurements set Pinfold beside them. The
 //! library itself uses none of it, so it is here only with the feature `fabric`.
 //!
-//! libfabric is found when it is asked for, not when the program starts, and no header of it is needed: its
-//! functions are few, versioned, and called through tables whose layout is in `abi`.
+//! libfabric is found when it is asked for, not when the program starts, and no header of it is
+//! needed: its functions are few, versioned, and called through tables whose layout is in `abi`.
 //!
 //! - [`Endpoint`]: one end, over its provider for TCP.
 //! - `library`: its loading, which leaves signals alone.

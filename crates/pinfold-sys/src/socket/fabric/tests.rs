@@ -32,8 +32,8 @@ fn library() -> Option<&'static Library> {
     }
 }
 
-/// Runs one end in a thread of its own and the other here, connected with each other, by this provider.
-/// `false` if there is no such provider.
+/// Runs one end in a thread of its own and the other here, connected with each other, by this
+/// provider. `false` if there is no such provider.
 fn joined(
     library: &'static Library,
     provider: &'static CStr,

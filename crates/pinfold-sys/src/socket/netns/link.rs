@@ -98,8 +98,8 @@ impl Link {
         }
     }
 
-    /// Sets the longest packet, bytes: 68 to 65,535 on Ethernet of this kind. Each end of a pair has its
-    /// own.
+    /// Sets the longest packet, bytes: 68 to 65,535 on Ethernet of this kind. Each end of a pair
+    /// has its own.
     ///
     /// # Errors
     /// [`Reason::Malformed`](super::Reason::Malformed) if it is out of range.
@@ -150,8 +150,9 @@ impl Link {
     /// IPv6 can be used at once: nobody is asked whether they have it.
     ///
     /// # Errors
-    /// [`Reason::Taken`](super::Reason::Taken) if it has it, [`Reason::Denied`](super::Reason::Denied)
-    /// also for IPv6 where the system has turned that off.
+    /// [`Reason::Taken`](super::Reason::Taken) if it has it,
+    /// [`Reason::Denied`](super::Reason::Denied) also for IPv6 where the system has turned that
+    /// off.
     pub fn add_address(&self, address: IpAddr, prefix: u8) -> Result<(), Error> {
         let message = RouteNetlinkMessage::NewAddress(self.address(address, prefix));
         self.ask("RTM_NEWADDR", &address, message, NLM_F_CREATE | NLM_F_EXCL)

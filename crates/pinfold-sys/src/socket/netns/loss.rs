@@ -1,5 +1,5 @@
-//! Packets lost by chance: a classic BPF program, which the kernel runs for each packet that comes or
-//! goes. See `tc-bpf(8)`, and `SKF_AD_RANDOM` in `linux/filter.h`.
+//! Packets lost by chance: a classic BPF program, which the kernel runs for each packet that comes
+//! or goes. See `tc-bpf(8)`, and `SKF_AD_RANDOM` in `linux/filter.h`.
 
 use netlink_packet_core::{DefaultNla, NLM_F_CREATE, NLM_F_EXCL};
 use netlink_packet_route::{

@@ -28,8 +28,8 @@ use super::{Error, Link, route::Route, sysfs};
 
 /// A network of its own: interfaces, addresses, neighbours, ports. See `network_namespaces(7)`.
 ///
-/// Held by a descriptor: it is gone, with all its links, once every clone of it, every link in it, every
-/// socket made in it and every process within have gone. Nothing of it is under `/run/netns`.
+/// Held by a descriptor: it is gone, with all its links, once every clone of it, every link in it,
+/// every socket made in it and every process within have gone. Nothing of it is under `/run/netns`.
 #[derive(Clone)]
 pub struct Namespace {
     held: Arc<Held>,
@@ -77,11 +77,12 @@ impl Namespace {
         Ok(Namespace { held: Arc::new(Held { descriptor, inode, route: Mutex::new(route) }) })
     }
 
-    /// Runs `work` in a thread of its own that has entered the namespace, and waits for it: sockets made
-    /// in it belong there for good, and so do threads that it starts. Costs a thread.
+    /// Runs `work` in a thread of its own that has entered the namespace, and waits for it: sockets
+    /// made in it belong there for good, and so do threads that it starts. Costs a thread.
     ///
     /// # Errors
-    /// [`Reason::Denied`](super::Reason::Denied) without `CAP_SYS_ADMIN`; the work was not begun then.
+    /// [`Reason::Denied`](super::Reason::Denied) without `CAP_SYS_ADMIN`; the work was not begun
+    /// then.
     ///
     /// # Panics
     /// If the work does.
@@ -107,8 +108,8 @@ impl Namespace {
         Ok(())
     }
 
-    /// Has `command` start inside, with a `/sys` that shows this namespace: for programs that look for
-    /// networks there.
+    /// Has `command` start inside, with a `/sys` that shows this namespace: for programs that look
+    /// for networks there.
     ///
     /// # Errors
     /// At a limit on descriptors. Other refusals [`Namespace::check_sys`] explains better than the
@@ -124,7 +125,8 @@ impl Namespace {
     ///
     /// # Errors
     /// [`Reason::Denied`](super::Reason::Denied) without `CAP_SYS_ADMIN`,
-    /// [`Reason::Masked`](super::Reason::Masked) in a user namespace where parts of `/sys` are hidden.
+    /// [`Reason::Masked`](super::Reason::Masked) in a user namespace where parts of `/sys` are
+    /// hidden.
     pub fn check_sys(&self) -> Result<(), Error> {
         self.run(|| sysfs::show().map_err(|(call, errno)| Error::new(call, self.name(), errno)))?
     }

@@ -18,8 +18,8 @@ pub(super) const MOUNT: &str = "mount(sysfs)";
 /// is in. No other thread sees them. The `/sys` is for reading alone: a user namespace is often
 /// allowed no other.
 pub(super) fn show() -> Result<(), (&'static str, Errno)> {
-    // SAFETY: memory and descriptors stay as they are; the thread is nobody's that counts on its folder or
-    // mounts being those of others.
+    // SAFETY: memory and descriptors stay as they are; the thread is nobody's that counts on its
+    // folder or mounts being those of others.
     unsafe { unshare_unsafe(UnshareFlags::NEWNS) }
         .map_err(|errno| ("unshare(CLONE_NEWNS)", errno))?;
     let alone = MountPropagationFlags::REC | MountPropagationFlags::PRIVATE;

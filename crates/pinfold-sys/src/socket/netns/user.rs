@@ -1,9 +1,9 @@
 //! Root within a user namespace: the way for a process without privileges to be allowed networks of
 //! its own. See `user_namespaces(7)`.
 //!
-//! Only a process with a single thread can do this, so it is either the first thing that a program does
-//! ([`become_root_inside`]), or done to a child before its program begins ([`make_root_inside`]): a test
-//! runs its own program again, like that.
+//! Only a process with a single thread can do this, so it is either the first thing that a program
+//! does ([`become_root_inside`]), or done to a child before its program begins
+//! ([`make_root_inside`]): a test runs its own program again, like that.
 #![allow(unsafe_code)]
 // Invariant: code between `fork` and `exec` makes system calls only; it allocates nothing.
 
@@ -31,8 +31,8 @@ pub fn is_root_inside() -> bool {
 ///
 /// # Errors
 /// [`Reason::Threads`](super::Reason::Threads) if there is another thread,
-/// [`Reason::UserDenied`](super::Reason::UserDenied) where users may not, which names the setting, if it is
-/// one, [`Reason::Exhausted`](super::Reason::Exhausted) at `user.max_user_namespaces`.
+/// [`Reason::UserDenied`](super::Reason::UserDenied) where users may not, which names the setting,
+/// if it is one, [`Reason::Exhausted`](super::Reason::Exhausted) at `user.max_user_namespaces`.
 pub fn become_root_inside() -> Result<(), Error> {
     inside().map_err(|(call, errno)| Error::new(call, "this process", errno))
 }
@@ -54,7 +54,8 @@ fn inside() -> Result<(), (&'static str, Errno)> {
     let (user, group) = (rustix::process::geteuid(), rustix::process::getegid());
     // A process that has changed users does not own its files in /proc, before this or an `exec`.
     set_dumpable_behavior(DumpableBehavior::Dumpable).map_err(|errno| ("prctl", errno))?;
-    // SAFETY: descriptors and memory stay as they are; only rights change, for the one thread there is.
+    // SAFETY: descriptors and memory stay as they are; only rights change, for the one thread there
+    // is.
     unsafe { unshare_unsafe(UnshareFlags::NEWUSER) }
         .map_err(|errno| ("unshare(CLONE_NEWUSER)", errno))?;
     // Without this the kernel lets nobody map groups. Before Linux 3.19 there was no such file.

@@ -16,9 +16,9 @@ use super::{Error, Link, Namespace};
 /// other goes, too.
 ///
 /// # Errors
-/// [`Reason::Taken`](super::Reason::Taken) if there is such a name, [`Reason::Malformed`](super::Reason)
-/// if one is empty or longer than 15 bytes, or the MTU out of range,
-/// [`Reason::Absent`](super::Reason::Absent) in a kernel without `CONFIG_VETH`.
+/// [`Reason::Taken`](super::Reason::Taken) if there is such a name,
+/// [`Reason::Malformed`](super::Reason) if one is empty or longer than 15 bytes, or the MTU out of
+/// range, [`Reason::Absent`](super::Reason::Absent) in a kernel without `CONFIG_VETH`.
 pub fn pair(
     one: (&Namespace, &str),
     other: (&Namespace, &str),

@@ -13,8 +13,8 @@ use rustix::net::{Shutdown, shutdown, sockopt};
 
 use super::{FDS_ALL, accept, foreign};
 
-/// Messages that are taken off a socket before it is closed: more than the kernel lets anybody leave
-/// there.
+/// Messages that are taken off a socket before it is closed: more than the kernel lets anybody
+/// leave there.
 const LEFT_MAX: usize = 4096;
 
 /// An end of a connection between two processes, or a socket where such are asked for.

@@ -1,8 +1,9 @@
 //! Descriptors that another process made, and that nobody here wants.
 //!
-//! Closing the last one of a file may wait, and cannot be interrupted: for bytes that a connection has
-//! yet to send (`SO_LINGER`), or for the server of a file system. So those of files that are neither
-//! memory nor processes are closed by threads that do nothing else. Others are closed as usual.
+//! Closing the last one of a file may wait, and cannot be interrupted: for bytes that a connection
+//! has yet to send (`SO_LINGER`), or for the server of a file system. So those of files that are
+//! neither memory nor processes are closed by threads that do nothing else. Others are closed as
+//! usual.
 
 use std::{
     collections::VecDeque,

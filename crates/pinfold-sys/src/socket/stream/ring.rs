@@ -1,7 +1,7 @@
 //! A connection by an io_uring, one call at a time: another way to send, to be measured beside.
 #![allow(unsafe_code)]
-// Invariant: no call returns while the kernel may still use the memory it was given; a ring that holds a
-// request that was not begun is never entered again.
+// Invariant: no call returns while the kernel may still use the memory it was given; a ring that
+// holds a request that was not begun is never entered again.
 
 use std::{
     io,

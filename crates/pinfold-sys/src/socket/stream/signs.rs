@@ -16,8 +16,8 @@ use crate::failed::may_be_denied;
 /// Signs of life of the other end, and of its absence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Signs {
-    /// Something that was handed to the connection has not been acknowledged: it is on its way, or the other end
-    /// has no room for it.
+    /// Something that was handed to the connection has not been acknowledged: it is on its way, or
+    /// the other end has no room for it.
     pub waits: bool,
     /// True if a retransmission, or a probe of an end without room, has not been answered.
     pub unanswered: bool,
@@ -30,7 +30,8 @@ pub struct Signs {
 /// If a filter denies `ioctl`, waiting data is known in packets, not in bytes, from the other of
 /// the two.
 ///
-/// `TCP_USER_TIMEOUT` cannot say this: it also ends a connection whose other end answers that it has no room.
+/// `TCP_USER_TIMEOUT` cannot say this: it also ends a connection whose other end answers that it
+/// has no room.
 ///
 /// # Errors
 /// The error of `getsockopt(2)` for `TCP_INFO`.

@@ -21,8 +21,8 @@ pub struct Part {
 /// The end of a part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// So many bytes are in place, from the first on. If they are not all, the rest was not touched,
-    /// or holds anything; the engine sees to it.
+    /// So many bytes are in place, from the first on. If they are not all, the rest was not
+    /// touched, or holds anything; the engine sees to it.
     Moved(usize),
     /// It failed. The bytes at its destination may be anything; the engine copies there itself.
     Failed,
@@ -82,6 +82,7 @@ pub unsafe trait Backend: Send + Sync + 'static {
         false
     }
 
-    /// Nothing more will be submitted, and nothing is on the way. Not called in the back end's locks.
+    /// Nothing more will be submitted, and nothing is on the way. Not called in the back end's
+    /// locks.
     fn stop(&self);
 }

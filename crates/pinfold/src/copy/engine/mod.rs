@@ -83,8 +83,8 @@ pub struct CopyEngine {
 }
 
 impl CopyEngine {
-    /// An engine with threads, which start with the first copy for them. Settings beyond their limits
-    /// count as the limit.
+    /// An engine with threads, which start with the first copy for them. Settings beyond their
+    /// limits count as the limit.
     pub fn new(config: EngineConfig) -> CopyEngine {
         CopyEngine::with_backend(Threads::new(config.threads.clamp(1, 64)), config)
     }
@@ -95,8 +95,8 @@ impl CopyEngine {
         CopyEngine { core: Core::start(Box::new(backend), queue, config.bytes_min) }
     }
 
-    /// Submits a copy between two buffers that the request owns. Some hundred nanoseconds, or as long
-    /// as the copy takes if it is made at once.
+    /// Submits a copy between two buffers that the request owns. Some hundred nanoseconds, or as
+    /// long as the copy takes if it is made at once.
     ///
     /// # Errors
     /// [`Unequal`], with the buffers, if they differ in length.
@@ -108,8 +108,8 @@ impl CopyEngine {
         CopyRequest::submit(&self.core, from, to)
     }
 
-    /// Runs `f` with a scope, in which copies may borrow their memory. All of them have ended when this
-    /// returns; if `f` panics, those that have not been started are cancelled.
+    /// Runs `f` with a scope, in which copies may borrow their memory. All of them have ended when
+    /// this returns; if `f` panics, those that have not been started are cancelled.
     pub fn scope<'env, R>(
         &self,
         f: impl for<'scope> FnOnce(&'scope CopyScope<'scope, 'env>) -> R,
@@ -140,8 +140,8 @@ impl CopyEngine {
         self.core.counts()
     }
 
-    /// Ends everything that is open, waits for that, and ends the threads. Copies are made at once from
-    /// now on.
+    /// Ends everything that is open, waits for that, and ends the threads. Copies are made at once
+    /// from now on.
     pub fn shut_down(&self, how: Shutdown) {
         self.core.shut_down(how == Shutdown::Cancel);
     }

@@ -1,10 +1,10 @@
 //! The open requests, their dependencies, and the parts that are out: plain state, driven by the
 //! engine. No threads, no memory is touched here.
 //!
-//! **Invariants.** A request is *blocked* while an earlier one is open whose destination has bytes in
-//! common with its source or destination, or whose source with its destination; no part of it is out
-//! then. A request is open until none of its parts is out. Each part that is out is known by one key,
-//! and ends once.
+//! **Invariants.** A request is *blocked* while an earlier one is open whose destination has bytes
+//! in common with its source or destination, or whose source with its destination; no part of it is
+//! out then. A request is open until none of its parts is out. Each part that is out is known by
+//! one key, and ends once.
 //!
 //! **Accounting.** `live` counts the open requests that were queued, and is within the bound; those
 //! that their submitters do themselves are open, too, but not counted. `out` counts the parts that

@@ -221,7 +221,8 @@ impl<S: Send + 'static, D: Send + 'static> CopyRequest<S, D> {
     /// were handed out before.
     pub fn try_wait(&mut self) -> Option<(Result<(), Cancelled>, S, D)> {
         let end = self.ticket.poll_end()?;
-        // SAFETY: it has ended, or is the copy of a forked child, which no thread there goes on with.
+        // SAFETY: it has ended, or is the copy of a forked child, which no thread there goes on
+        // with.
         let (from, to) = unsafe { self.hand_out() }?;
         Some((end, from, to))
     }
@@ -237,8 +238,8 @@ impl<S: Send + 'static, D: Send + 'static> CopyRequest<S, D> {
         self.ticket.cancel()
     }
 
-    /// Has `then` called with the buffers when it has ended; see [`Ticket::then`]. It is not called if
-    /// the buffers were handed out before.
+    /// Has `then` called with the buffers when it has ended; see [`Ticket::then`]. It is not called
+    /// if the buffers were handed out before.
     pub fn then(mut self, then: impl FnOnce(Result<(), Cancelled>, S, D) + Send + 'static) {
         let Some(held) = self.held.take() else { return };
         self.ticket.clone().then(move |end| {

@@ -1,10 +1,10 @@
 #![allow(unsafe_code)]
 //! Copies in flight between borrowed memory.
 //!
-//! **Invariant.** A copy submitted in a scope borrows its memory for `'env`, which outlives the scope;
-//! [`CopyEngine::scope`](super::CopyEngine::scope) does not return, nor unwind, before every copy
-//! submitted in it has ended. The scope keeps their tickets itself, so leaking a handle changes
-//! nothing.
+//! **Invariant.** A copy submitted in a scope borrows its memory for `'env`, which outlives the
+//! scope; [`CopyEngine::scope`](super::CopyEngine::scope) does not return, nor unwind, before every
+//! copy submitted in it has ended. The scope keeps their tickets itself, so leaking a handle
+//! changes nothing.
 
 use std::{cell::RefCell, marker::PhantomData, sync::Arc};
 
@@ -97,8 +97,8 @@ impl<'env> ScopedCopy<'env> {
     /// Waits for its end, and gives the destination back.
     pub fn wait(self) -> (Result<(), Cancelled>, &'env mut [u8]) {
         let end = self.ticket.wait();
-        // SAFETY: the copy has ended, and this is the one handle that stands for the borrow of `'env`
-        // it was made from.
+        // SAFETY: the copy has ended, and this is the one handle that stands for the borrow of
+        // `'env` it was made from.
         (end, unsafe { std::slice::from_raw_parts_mut(self.ptr, self.len) })
     }
 

@@ -411,7 +411,8 @@ fn scopes_end_what_they_began_even_if_leaked_or_unwound() {
     let engine = &engine;
     let mut to = [vec![0; 50_000], vec![0; 50_000], vec![0; 50_000], vec![0; 50_000]];
     let unwound = thread::scope(|s| {
-        // Nothing goes on before the scope has begun to cancel: to unwind may take long, with a backtrace.
+        // Nothing goes on before the scope has begun to cancel: to unwind may take long, with a
+        // backtrace.
         s.spawn(move || {
             let end = Instant::now() + Duration::from_secs(20);
             while engine.counts().cancelled == 0 && Instant::now() < end {

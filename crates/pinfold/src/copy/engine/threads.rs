@@ -94,8 +94,8 @@ impl Pool {
     }
 }
 
-// SAFETY: a part that was taken is copied whole by one thread, since threads end only when there are
-// no more, and is not touched after its completion was put down.
+// SAFETY: a part that was taken is copied whole by one thread, since threads end only when there
+// are no more, and is not touched after its completion was put down.
 unsafe impl Backend for Threads {
     fn capabilities(&self) -> Capabilities {
         Capabilities { lanes: self.threads_max, part_bytes_max: PART_BYTES_MAX, notifies: true }

@@ -3,7 +3,8 @@
 //!
 //! Threads learn and count for themselves, so that none waits for another.
 //!
-//! **Invariant.** Blocks given to the handler lie inside slices that are borrowed for the whole call.
+//! **Invariant.** Blocks given to the handler lie inside slices that are borrowed for the whole
+//! call.
 
 use std::{
     cell::RefCell,
@@ -151,9 +152,9 @@ pub fn copy(to: &mut [u8], from: &[u8], reader: Reader) -> Result<Done, BlockErr
     }))
 }
 
-/// Copies `len` bytes for a part of this library that copies in many threads and without a lock; each
-/// thread learns for itself. Nothing is learnt, and the C library copies, in a thread that is about to
-/// end.
+/// Copies `len` bytes for a part of this library that copies in many threads and without a lock;
+/// each thread learns for itself. Nothing is learnt, and the C library copies, in a thread that is
+/// about to end.
 ///
 /// # Safety
 /// As for [`Handler::copy`].

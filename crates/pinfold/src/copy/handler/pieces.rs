@@ -1,10 +1,12 @@
 #![allow(unsafe_code)]
 //! Many copies from one memory to another: packing, unpacking, strided data.
 //!
-//! Neighbours that are next to each other on both sides are copied as one. That is sound only within one
-//! memory on each side: a pointer to one of two slices is none to the other, wherever they lie.
+//! Neighbours that are next to each other on both sides are copied as one. That is sound only
+//! within one memory on each side: a pointer to one of two slices is none to the other, wherever
+//! they lie.
 //!
-//! **Invariant.** A piece is reached by a pointer to the memory that holds all of the pieces of its side.
+//! **Invariant.** A piece is reached by a pointer to the memory that holds all of the pieces of its
+//! side.
 
 use super::{
     super::{Caller, Reader, Site},
@@ -21,8 +23,8 @@ pub struct PiecesDone {
     pub pieces: usize,
     /// Copies that were made of them.
     pub copies: usize,
-    /// Pieces that were copied along with the one before. Together with the copies, as many as there
-    /// were pieces with bytes.
+    /// Pieces that were copied along with the one before. Together with the copies, as many as
+    /// there were pieces with bytes.
     pub merged: usize,
     /// Bytes in all of them.
     pub bytes: usize,
@@ -117,10 +119,10 @@ unsafe fn merged(
 /// destinations by offsets, in any order and over each other; neighbours that are next to each
 /// other on both sides are copied as one.
 ///
-/// The line this is called from is the site that learns, as with [`copy`](super::copy). It is looked up once
-/// for all pieces, which takes some tens of nanoseconds; a copy of less than 256 bytes then takes about as
-/// long as `memcpy`, and a piece that becomes part of another some two nanoseconds. Copies that `pieces`
-/// itself makes while it is asked are the C library's.
+/// The line this is called from is the site that learns, as with [`copy`](super::copy). It is
+/// looked up once for all pieces, which takes some tens of nanoseconds; a copy of less than 256
+/// bytes then takes about as long as `memcpy`, and a piece that becomes part of another some two
+/// nanoseconds. Copies that `pieces` itself makes while it is asked are the C library's.
 ///
 /// ```
 /// use pinfold::copy::{Piece, Reader, copy_pieces};
@@ -135,8 +137,8 @@ unsafe fn merged(
 /// ```
 ///
 /// # Errors
-/// [`BlockError::Piece`] at the first piece that is not inside the slices. All before it are copied then,
-/// and nothing else; no more are asked for.
+/// [`BlockError::Piece`] at the first piece that is not inside the slices. All before it are copied
+/// then, and nothing else; no more are asked for.
 #[track_caller]
 pub fn copy_pieces(
     to: &mut [u8],

@@ -1,6 +1,6 @@
 #![allow(unsafe_code)]
-//! Copies too short to be worth a call, made in line: as many bytes from the start as from the end, of
-//! a power of two, which overlap in the middle.
+//! Copies too short to be worth a call, made in line: as many bytes from the start as from the end,
+//! of a power of two, which overlap in the middle.
 //!
 //! **Invariant.** All bytes of the source are read before any is written: blocks may overlap.
 

@@ -14,7 +14,8 @@ impl Threshold {
         let mut all: Vec<(u64, bool)> = hits.iter().map(|&ticks| (ticks, true)).collect();
         all.extend(misses.iter().map(|&ticks| (ticks, false)));
         all.sort_unstable();
-        // Wrong if all are misses: every hit. Each hit below the threshold is one less, each miss more.
+        // Wrong if all are misses: every hit. Each hit below the threshold is one less, each miss
+        // more.
         let mut wrong = hits.len();
         let (mut best, mut ticks) = (wrong, all.first().map_or(0, |first| first.0));
         for (at, &(here, is_hit)) in all.iter().enumerate() {

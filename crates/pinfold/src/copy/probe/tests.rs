@@ -54,8 +54,8 @@ fn a_good_clock_is_right() {
     assert_eq!(probe.accuracy(), 1.0);
     // Half a nanosecond a tick; the clock itself takes ten.
     assert_eq!(probe.cost_ns(), [26.0, 156.0]);
-    // Of the shares 0, 10, 0, 2, 5, 8, 10 and 3 tenths, 2 and 3 look cached if the beginning is, and 8 does
-    // not if the end is: three of sixteen are wrong.
+    // Of the shares 0, 10, 0, 2, 5, 8, 10 and 3 tenths, 2 and 3 look cached if the beginning is,
+    // and 8 does not if the end is: three of sixteen are wrong.
     assert_eq!(probe.accuracy_partly(), 13.0 / 16.0);
 }
 

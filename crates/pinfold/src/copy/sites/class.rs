@@ -69,8 +69,8 @@ const WEIGHT: f32 = 0.3;
 /// The weight of a visit: much time has passed since the last.
 const WEIGHT_VISIT: f32 = 0.75;
 
-/// If the algorithm in use has become so many times as slow or fast since it was visited, the machine
-/// has changed.
+/// If the algorithm in use has become so many times as slow or fast since it was visited, the
+/// machine has changed.
 const CHANGE: f32 = 1.25;
 
 /// The same for weaker evidence: one sample, or a visit long ago.

@@ -76,8 +76,9 @@ impl<A: Copy + PartialEq + Default> Site<A> {
     /// The way to make the next copy, of `len` bytes. `None`: those below [`LEARNT_MIN`] are not
     /// learnt about.
     ///
-    /// `candidates` names the algorithms in question, the likeliest first; it is asked when the class
-    /// of sizes is new. More than [`CANDIDATES_MAX`](super::CANDIDATES_MAX) are left out. A nanosecond or two, mostly.
+    /// `candidates` names the algorithms in question, the likeliest first; it is asked when the
+    /// class of sizes is new. More than [`CANDIDATES_MAX`](super::CANDIDATES_MAX) are left out.
+    /// A nanosecond or two, mostly.
     #[inline]
     pub fn next<I: IntoIterator<Item = A>>(
         &mut self,

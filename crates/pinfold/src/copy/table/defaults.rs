@@ -11,11 +11,13 @@ use pinfold_sys::cpu::block::{Algorithm, Isa, Prefetch, Stores};
 use super::{Choice, Situation, Table, class_bytes};
 use crate::copy::{CacheState, Maker, Reader};
 
-/// The size from which on copies that store into the cache are done by loops that fetch nothing, bytes.
+/// The size from which on copies that store into the cache are done by loops that fetch nothing,
+/// bytes.
 const LOOPS_MIN: usize = 4 << 10;
 
 impl Table {
-    /// The table for a processor of this maker that has these algorithms, and whose last cache holds so many bytes.
+    /// The table for a processor of this maker that has these algorithms, and whose last cache
+    /// holds so many bytes.
     pub fn defaults(
         maker: Maker,
         last_cache_bytes: usize,
@@ -38,8 +40,9 @@ impl Table {
             // Source and destination do not both fit, with the other data there.
             let overflows = len >= last_cache_bytes / 2;
             let (fetches, streams) = match maker {
-                // There is a choice for those whose destination is not here. By itself, a processor asks for such
-                // lines when stores come to them, one after the other.
+                // There is a choice for those whose destination is not here. By itself, a processor
+                // asks for such lines when stores come to them, one after the
+                // other.
                 Maker::Intel => (true, intel::streams(situation, len)),
                 Maker::Other => (others::fetches(situation), others::streams(situation, len)),
             };
@@ -71,8 +74,9 @@ mod intel {
     pub(super) fn streams(situation: Situation, len: usize) -> bool {
         match situation.reader {
             Reader::Me => false,
-            // From a far core's cache, lines come several times as slowly as from memory, from a near
-            // one's no faster. So it pays even to have them leave this cache first.
+            // From a far core's cache, lines come several times as slowly as from memory, from a
+            // near one's no faster. So it pays even to have them leave this cache
+            // first.
             Reader::OtherCore => len >= THERE_MIN,
             Reader::NearCore => {
                 let from = match (situation.source, situation.destination) {

@@ -1,7 +1,7 @@
 #![allow(unsafe_code)]
 //! Blocks of memory, brought into the state that a case wants, copied or zeroed, and read.
-// Invariant: every block of a case lies within the memory that this bench owns (`blocks` sees to it),
-// sources and destinations in different parts of it.
+// Invariant: every block of a case lies within the memory that this bench owns (`blocks` sees to
+// it), sources and destinations in different parts of it.
 
 use pinfold_sys::cpu::{
     block::{self, Algorithm, flush},
@@ -15,15 +15,15 @@ use crate::copy::{
     table::{Operation, Placement},
 };
 
-/// Short blocks are measured together, up to so many bytes: one alone is over before a clock could tell.
-/// Source and destination both fit into the nearest cache of any processor.
+/// Short blocks are measured together, up to so many bytes: one alone is over before a clock could
+/// tell. Source and destination both fit into the nearest cache of any processor.
 const TOGETHER: usize = 8 << 10;
 
 /// The most blocks.
 const BLOCKS_MAX: usize = 64;
 
-/// Each run copies about so many bytes, again and again where that is not one batch, each time anew from the
-/// state that the case wants.
+/// Each run copies about so many bytes, again and again where that is not one batch, each time anew
+/// from the state that the case wants.
 const RUN_BYTES: usize = 64 << 10;
 
 /// The most passes.

@@ -8,8 +8,8 @@ use crate::copy::{
     table::{CLASSES, LOOPS_FROM, OTHERS_FROM, Operation, Placement, Situation, class_of},
 };
 
-/// Above this, only every second size is measured, bytes; and from here on not every algorithm in every
-/// placement: it would take most of the time.
+/// Above this, only every second size is measured, bytes; and from here on not every algorithm in
+/// every placement: it would take most of the time.
 pub(super) const LONG: usize = 1 << 20;
 
 /// From here on the placement of blocks makes no difference: a copy that waits for memory does not

@@ -76,8 +76,8 @@ impl Board {
         board
     }
 
-    /// Leaves out a distance that was hardly ever seen: cores that moved in the middle of a round, and
-    /// back, look as if they had been there.
+    /// Leaves out a distance that was hardly ever seen: cores that moved in the middle of a round,
+    /// and back, look as if they had been there.
     pub(super) fn forget_rare(&mut self) {
         let Seen { near, far, .. } = self.seen();
         let rare = match near.cmp(&far) {
@@ -283,10 +283,10 @@ fn lost(losses: &Losses, algorithm: Algorithm, all: &[Algorithm]) -> f64 {
     beyond(best * SAME) + bad * BAD
 }
 
-/// An algorithm of those that `may` for each class, so that as little as possible is lost and that by few
-/// changes and as little else than is `usual` as can be; of equal ones the simplest. Each of the states
-/// that `losses` has for a class counts alike, however long copies take there. `None` where there is none
-/// that was measured.
+/// An algorithm of those that `may` for each class, so that as little as possible is lost and that
+/// by few changes and as little else than is `usual` as can be; of equal ones the simplest. Each of
+/// the states that `losses` has for a class counts alike, however long copies take there. `None`
+/// where there is none that was measured.
 fn path(
     losses: &[Vec<Losses>],
     usual: &[Algorithm],

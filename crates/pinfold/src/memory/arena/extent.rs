@@ -26,7 +26,8 @@ const NAME: &str = "pinfold-arena";
 const OPEN: u8 = 0;
 /// The kernel refuses new writers.
 const SEALED_FOR_READERS: u8 = 1;
-/// The size is sealed, but writers are not refused: peers may write, or the kernel has no such seal.
+/// The size is sealed, but writers are not refused: peers may write, or the kernel has no such
+/// seal.
 const SEALED: u8 = 2;
 
 /// A sparse file in memory, of fixed size, and this process's mapping of it.

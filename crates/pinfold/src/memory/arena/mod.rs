@@ -20,9 +20,9 @@
 //! mapping a file writable, also refuses holes, to its owner, too. A descriptor opened read-only
 //! instead of the seal would not do: a peer of the same user changes the mode and opens the file
 //! anew. So memory that peers have seen goes back to the system with its file only, and therefore
-//! an arena has several files, *extents*, and returns those that are free. Buffers up to 8 MiB share
-//! extents of 64 MiB and more; a larger one has its own. An extent is sealed when its descriptor
-//! is first wanted; until then, and if peers may write, it returns memory by holes.
+//! an arena has several files, *extents*, and returns those that are free. Buffers up to 8 MiB
+//! share extents of 64 MiB and more; a larger one has its own. An extent is sealed when its
+//! descriptor is first wanted; until then, and if peers may write, it returns memory by holes.
 //!
 //! There are two more reasons: a reader that touches pages of a sparse file allocates them, so the
 //! waste by a hostile reader is bounded by the extents it knows; and a peer maps only the extents

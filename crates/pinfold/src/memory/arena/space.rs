@@ -5,8 +5,8 @@
 //! write that. Taking and giving back are a few dozen instructions, at any size.
 //!
 //! The crate `offset-allocator` is the same algorithm, but knows no alignment, cannot list its
-//! free ranges (which trimming needs), allocates all its nodes at once (4 MB for 128 Ki buffers, and
-//! never more buffers than that), and does not find a free range that fits exactly unless its
+//! free ranges (which trimming needs), allocates all its nodes at once (4 MB for 128 Ki buffers,
+//! and never more buffers than that), and does not find a free range that fits exactly unless its
 //! length is one of 256.
 //!
 //! Accounting: the nodes in use and the free nodes, in the order of their offsets, cover all units

@@ -176,9 +176,9 @@ pub(crate) enum Trim {
     All,
 }
 
-/// Accounting: `bytes_committed` is the sum over the extents; `bytes_live` that of all blocks handed
-/// out; a block that is placed and not handed out, or that is in `recent`, is in use in its extent's
-/// space alone.
+/// Accounting: `bytes_committed` is the sum over the extents; `bytes_live` that of all blocks
+/// handed out; a block that is placed and not handed out, or that is in `recent`, is in use in its
+/// extent's space alone.
 #[derive(Default)]
 pub(crate) struct State {
     slots: Vec<Option<Box<Slot>>>,

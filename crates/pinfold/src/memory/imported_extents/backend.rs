@@ -85,8 +85,8 @@ impl Backend {
         tracing::debug!(%error, "a peer's arena cannot be mapped");
         let Error::Os { source, .. } = error else { return Refused::Denied };
         match Errno::from_io_error(source) {
-            // With less mapped there may be room, but not for more than all of it takes: it is not for
-            // one file to have all others unmapped in vain.
+            // With less mapped there may be room, but not for more than all of it takes: it is not
+            // for one file to have all others unmapped in vain.
             Some(Errno::NOMEM) if area.len() <= self.bytes => Refused::NoMemory,
             Some(errno) => Refused::Other(errno.raw_os_error()),
             None => Refused::Denied,

@@ -83,8 +83,8 @@ impl Files {
         }
     }
 
-    /// Takes note of a file, by a number that no other has had. One of the same number of the peer's
-    /// was removed before.
+    /// Takes note of a file, by a number that no other has had. One of the same number of the
+    /// peer's was removed before.
     pub(super) fn add(&mut self, peer: PeerId, extent: Extent, tie: Tie) -> SpaceId {
         let Extent { id, bytes, writable, fd } = extent;
         let space = SpaceId(self.next);

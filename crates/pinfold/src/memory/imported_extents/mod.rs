@@ -89,7 +89,8 @@ impl ImportedExtents {
         ImportedExtents::bounded(bytes_max, MAPS_MAX, MAPS_A_PEER, &OF_PROCESS)
     }
 
-    /// The same, with so many mappings, in all and of one peer, and descriptors that are counted there.
+    /// The same, with so many mappings, in all and of one peer, and descriptors that are counted
+    /// there.
     fn bounded(
         bytes_max: usize,
         maps_max: u32,
@@ -247,7 +248,8 @@ impl ImportedExtents {
         }
     }
 
-    /// Lets the cache decide on a mapping, which is not the recent one, if it is not in use otherwise.
+    /// Lets the cache decide on a mapping, which is not the recent one, if it is not in use
+    /// otherwise.
     fn let_go(&mut self, slot: u32) {
         let (Some(cache), Some(place)) = (&mut self.cache, self.holds.get_mut(slot as usize))
         else {
@@ -284,8 +286,8 @@ impl ImportedExtents {
         }
     }
 
-    /// Lends the `len` bytes at `offset` of a peer's extent out, for message `sid`. `None`: it is not
-    /// mapped, or they do not lie inside.
+    /// Lends the `len` bytes at `offset` of a peer's extent out, for message `sid`. `None`: it is
+    /// not mapped, or they do not lie inside.
     #[inline(always)]
     pub(crate) fn lend(
         &mut self,

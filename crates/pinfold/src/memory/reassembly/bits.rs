@@ -75,8 +75,8 @@ pub enum Inner {
     Backward,
 }
 
-/// The first run of `len` clear bits within `from..end` that begins at a multiple of `align`, a power
-/// of two. `len` is at least 1.
+/// The first run of `len` clear bits within `from..end` that begins at a multiple of `align`, a
+/// power of two. `len` is at least 1.
 #[inline]
 pub(super) fn find_clear(
     words: &[u64],
@@ -108,8 +108,8 @@ pub(super) fn find_clear(
     }
 }
 
-/// A set of numbers below a bound. The lowest is found by one look at each of `levels` words: two up
-/// to 4,096 numbers, three up to 262,144.
+/// A set of numbers below a bound. The lowest is found by one look at each of `levels` words: two
+/// up to 4,096 numbers, three up to 262,144.
 ///
 /// Invariant: a bit of a higher level is set if and only if its word of the level below is not 0.
 #[derive(Clone, Debug)]

@@ -109,8 +109,8 @@ impl Deref for Row {
 
     #[inline]
     fn deref(&self) -> &[u8] {
-        // SAFETY: pages of one mapping, all of them this message's, which were written before it was
-        // finished and stay until this is dropped.
+        // SAFETY: pages of one mapping, all of them this message's, which were written before it
+        // was finished and stay until this is dropped.
         unsafe { slice::from_raw_parts(self.at.as_ptr(), self.len) }
     }
 }
@@ -131,7 +131,8 @@ enum Joint {
 
 impl Contiguous {
     fn of(Paged { filled, moves }: Paged) -> Contiguous {
-        // In a child of `fork(2)` nothing is folded. Where there is no memory for it, the heap says so.
+        // In a child of `fork(2)` nothing is folded. Where there is no memory for it, the heap says
+        // so.
         let (pieces, unmoved) = match Store::here() {
             Some(store) => match store.fold(filled, moves) {
                 Ok((folded, receipt)) => {

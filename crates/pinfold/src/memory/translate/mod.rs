@@ -1,8 +1,8 @@
 //! Translations that are kept: from addresses of a space to the data that a transfer needs for
 //! them.
 //!
-//! The first two are plain state without I/O: they are handed addresses and hand back decisions, and
-//! reach memory and the kernel by a back end's trait alone.
+//! The first two are plain state without I/O: they are handed addresses and hand back decisions,
+//! and reach memory and the kernel by a back end's trait alone.
 //!
 //! - [`tlb`]: pages to translations, two levels in a few nanoseconds (Welsh, Basu, von Eicken,
 //!   *Incorporating Memory Management into User-Level Network Interfaces*).
@@ -62,8 +62,8 @@ impl Rights {
 }
 
 /// Spreads numbers over the upper bits of a word: the golden ratio (Knuth, *The Art of Computer
-/// Programming*, volume 3, section 6.4). Neighbours end up far apart, and no key can be made to cost
-/// more than another place in a table.
+/// Programming*, volume 3, section 6.4). Neighbours end up far apart, and no key can be made to
+/// cost more than another place in a table.
 #[inline(always)]
 pub(crate) const fn spread(key: u64) -> u64 {
     key.wrapping_mul(0x9E37_79B9_7F4A_7C15)

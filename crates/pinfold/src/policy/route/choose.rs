@@ -52,8 +52,8 @@ impl Permissions {
 pub(crate) struct Choice {
     /// The path, the length, and why not each other path; nothing copied yet.
     pub(crate) receipt: Receipt,
-    /// True if the path is taken only to see how it does. The one expected to be faster then has no
-    /// refusal in the receipt.
+    /// True if the path is taken only to see how it does. The one expected to be faster then has
+    /// no refusal in the receipt.
     #[cfg_attr(not(test), expect(dead_code, reason = "the engine treats both alike"))]
     pub(crate) exploring: bool,
 }

@@ -197,6 +197,13 @@ impl Learner {
         self.weigh(at);
     }
 
+    /// Returns whether `path` is the one in use for messages of `len` bytes; if not, it is at most
+    /// tried.
+    pub(crate) fn uses(&self, path: Path, len: u64) -> bool {
+        let used = class_of(len).and_then(|at| self.classes[at].used);
+        used.is_none_or(|used| LONG[used] == path)
+    }
+
     /// The expected time of `len` bytes over `path`, nanoseconds: the model's, corrected by the
     /// times of transfers of the class.
     pub(crate) fn predict(&self, path: Path, len: u64) -> f64 {

@@ -50,6 +50,9 @@ pub enum Refusal {
     /// Memory of the peer that had been there was not there again and again, or a copy had to wait
     /// for it. The peer itself copies from then on.
     Fickle,
+    /// The sender did not call the library while the message was to go through the ring; the
+    /// receiver took the rest out of its memory.
+    Stalled,
     /// The peer is on another host: there is no memory that both can reach.
     OtherHost,
     /// The peer was called by host and port and is on this host, but in another network, process-id
@@ -123,6 +126,7 @@ impl fmt::Display for Refusal {
             Refusal::Fickle => f.write_str(
                 "memory of the peer came and went, or had to be waited for; the peer copies it itself",
             ),
+            Refusal::Stalled => f.write_str("the sender did not go on with it"),
             Refusal::OtherHost => f.write_str("the peer is on another host"),
             Refusal::OtherNamespace => f.write_str(
                 "the peer is on this host, but in another network, process-id or IPC namespace",
@@ -174,6 +178,7 @@ impl Code {
             Refusal::Encrypted => 14,
             Refusal::Confined => 15,
             Refusal::Fickle => 16,
+            Refusal::Stalled => 17,
             // Linux has none beyond 4095 (include/linux/err.h).
             Refusal::Denied(errno) => DENIED | (errno & 0xfff) as u16,
             Refusal::OutOfReach(errno) => OUT_OF_REACH | (errno & 0xfff) as u16,
@@ -198,6 +203,7 @@ impl Code {
             14 => Refusal::Encrypted,
             15 => Refusal::Confined,
             16 => Refusal::Fickle,
+            17 => Refusal::Stalled,
             code if code & 0xf000 == OUT_OF_REACH => {
                 Refusal::OutOfReach((code - OUT_OF_REACH) as i32)
             }
@@ -237,6 +243,7 @@ mod tests {
             Refusal::Encrypted,
             Refusal::Confined,
             Refusal::Fickle,
+            Refusal::Stalled,
             Refusal::OutOfReach(0),
             Refusal::OutOfReach(4095),
             Refusal::Denied(0),

@@ -187,7 +187,7 @@ impl Core {
             if shared.theirs.is_none() {
                 claim::close(peer.rx.claim_word(shared.claim), shared.generation);
             }
-            peer.give_claim(shared.claim);
+            peer.claims.give_claim(shared.claim);
         }
         let Get { tag, len, want, source, .. } = get;
         op_stage(self, key, RecvStage::Streaming { peer: peer.id });

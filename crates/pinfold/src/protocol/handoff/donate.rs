@@ -210,6 +210,7 @@ fn rts(tag: u64, memory: Part, exported: Exported, number: u64) -> Rts {
         len,
         place,
         stream: false,
+        prefers_ring: false,
         unasked: false,
         given: true,
         exported,

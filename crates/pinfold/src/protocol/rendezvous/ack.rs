@@ -14,12 +14,13 @@ use crate::{
     transport::shm::ring::Violation,
     wire::{
         descriptor::{Body, Kind},
+        layout::REQUESTS,
         rendezvous::{By, Cts, Fin, Wrote},
     },
     worker::{
         core::Core,
         op::{Copied, Done, OpKey, SendStage},
-        peer::Peer,
+        peer::{Peer, TOOK_NS_MAX},
     },
 };
 
@@ -38,13 +39,18 @@ impl Core {
             (SendStage::Waiting { .. }, _) => peer.waiting = peer.waiting.saturating_sub(1),
             // The part of the message to be written, or read, could not be.
             (SendStage::PutDone(_), Cts::Stream { .. }) => {}
+            (SendStage::TakenOver { .. }, Cts::Stream { request: None, .. }) => {}
+            // It was taken over, and could not be read either.
+            (SendStage::Streaming { request: Some(_), .. }, Cts::Stream { request: None, .. }) => {
+                peer.asked.retain(|other| *other != key);
+            }
             // No chunk of the message was claimed here, and none can be.
             (SendStage::Putting(_), Cts::Stream { .. }) => self.puts.retain(|other| *other != key),
             _ => return Err(Violation("it answered a message twice")),
         }
         let len = op.memory.len();
         match cts {
-            Cts::Stream { want, credit, errno, stored } => {
+            Cts::Stream { want, credit, errno, stored, request } => {
                 peer.widened(credit);
                 if stored {
                     peer.stored(want.min(len));
@@ -68,7 +74,10 @@ impl Core {
                     op.receipt.refuse(Path::Mapped, Refusal::NotMapped);
                 }
                 let end = want.min(len);
-                op.stage = SendStage::Streaming { at: 0, end, announced: true, cut: None };
+                if request.is_some_and(|request| request.word >= REQUESTS) {
+                    return Err(Violation("it asked for a message in a word that is none"));
+                }
+                op.stage = SendStage::Streaming { at: 0, end, announced: true, cut: None, request };
                 peer.asked.push_back(key);
                 self.pump(peer)
             }
@@ -97,6 +106,7 @@ impl Core {
         let Some(key) = self.our_send(peer, sid)? else { return Ok(()) };
         let Some(op) = self.ops.send_mut(key) else { return Ok(()) };
         let len = op.memory.len();
+        let mut taken_over = None;
         let result = match &op.stage {
             SendStage::Waiting { .. } => {
                 peer.waiting = peer.waiting.saturating_sub(1);
@@ -104,6 +114,16 @@ impl Core {
             }
             SendStage::Putting(putting) => Ok(putting.copied),
             SendStage::PutDone(copied) => Ok(*copied),
+            SendStage::TakenOver { copied } => {
+                taken_over = Some(*copied);
+                Ok(Copied::default())
+            }
+            // The receiver has taken over what this side has not claimed: all of it, or the rest.
+            SendStage::Streaming { at, request: Some(_), .. } => {
+                taken_over = Some(*at);
+                peer.asked.retain(|other| *other != key);
+                Ok(Copied::default())
+            }
             _ => Err(Violation("it ended a message that it did not ask for")),
         };
         let copied = result?;
@@ -127,6 +147,7 @@ impl Core {
             };
             let mut why_not = match op.receipt.path {
                 _ if op.given => Refusal::Declined,
+                _ if taken_over.is_some() => Refusal::Stalled,
                 // The memory could not be handed over after all.
                 Path::Mapped => Refusal::NotMapped,
                 Path::Cma => Refusal::Declined,
@@ -142,15 +163,19 @@ impl Core {
                     }
                 }
             }
-            if path != Path::Handoff {
+            if taken_over.is_some() {
+                // It was to go through the ring, and took that long.
+                peer.learner.observe(Path::Eager, len, fin.took_ns.clamp(1, TOOK_NS_MAX));
+            } else if path != Path::Handoff {
                 peer.learn_rendezvous(path, len, op.started, fin.took_ns);
                 peer.two_way.fetch(op.started, clock::ticks());
             }
             op.receipt.took(path, why_not);
             op.receipt.note_copies(copied.by);
-            (op.receipt.copied_user, op.receipt.copied_kernel) = (copied.user, copied.kernel);
+            let user = copied.user + taken_over.unwrap_or(0);
+            (op.receipt.copied_user, op.receipt.copied_kernel) = (user, copied.kernel);
             peer.record.count_sent(path, len);
-            self.status.copied_user.add(copied.user);
+            self.status.copied_user.add(user);
             self.status.copied_kernel.add(copied.kernel);
             Ok(Done::Sent(op.receipt))
         };

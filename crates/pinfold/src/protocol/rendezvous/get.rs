@@ -124,7 +124,7 @@ impl Core {
             let chunks = want.div_ceil(1 << shift);
             if chunks <= CHUNKS_MAX
                 && (exported.is_some() || peer_writes)
-                && let Some((line, generation)) = peer.take_claim()
+                && let Some((line, generation)) = peer.claims.take_claim()
             {
                 claim::open(peer.rx.claim_word(line), generation);
                 let place = to;
@@ -161,6 +161,7 @@ impl Core {
             offered: rts.is_offered(),
             given: rts.given,
             copied: 0,
+            streamed: 0,
             by: Largest::NONE,
             started,
             took_ns: 0,
@@ -186,7 +187,8 @@ impl Core {
         let pid = peer.info.pid;
         let range = match &mut get.shared {
             _ if get.left.is_some() => {
-                get.left.map(|(at, end)| (at, (end - at).min(ALONE_STEP))).filter(|it| it.1 > 0)
+                let left = get.left.filter(|_| get.errno == 0);
+                left.map(|(at, end)| (at, (end - at).min(ALONE_STEP))).filter(|it| it.1 > 0)
             }
             None if get.errno == 0 && !get.again && get.copied < get.want => {
                 Some((get.copied, (get.want - get.copied).min(ALONE_STEP)))
@@ -268,6 +270,14 @@ impl Core {
             get.by = get.by.and(self.copies.take_largest());
             get.took_ns += peer.arrival_lap_ns(get.started);
         }
+        if let Some(shared) = &mut get.shared
+            && let (Some(theirs @ 1..), None) = (shared.theirs, shared.wrote)
+            && let word = peer.rx.report_word(shared.claim)
+            && let Some(by) = claim::reported(word, shared.generation, theirs)
+        {
+            let chunks = theirs as u32;
+            shared.wrote = Some(Wrote { errno: 0, chunks, by, short: false });
+        }
         let over = match &get.shared {
             _ if get.left.is_some() => {
                 get.left.is_none_or(|(at, end)| at >= end) || get.errno != 0 || get.again
@@ -330,7 +340,7 @@ impl Core {
     /// Ends a pull: tells both sides.
     fn end_get(&mut self, peer: &mut Peer, key: OpKey, get: Get) -> Result<(), Violation> {
         if let Some(shared) = get.shared {
-            peer.give_claim(shared.claim);
+            peer.claims.give_claim(shared.claim);
         }
         self.gets.retain(|other| *other != key);
         if let Some(how) = peer.leaving {
@@ -399,6 +409,10 @@ impl Core {
             }
             _ => receipt.copied_kernel = get.copied,
         }
+        if get.is_taken_over() {
+            receipt.copied_user += get.streamed;
+            receipt.refuse(Path::Eager, Refusal::Stalled);
+        }
         if path == Path::Cma && (by == By::NoMapping || wrote == Some(By::NoMapping)) {
             receipt.refuse(Path::Mapped, Refusal::NotMapped);
         }
@@ -425,7 +439,9 @@ impl Core {
     fn cannot_be_sent(&mut self, peer: &mut Peer, sid: u32, errno: u32) {
         let Some(at) = peer.inbound_at(sid) else { return };
         let Inbound { got: 0, sink: Sink::Op(key), .. } = peer.inbound[at] else { return };
-        peer.inbound.swap_remove(at);
+        if let Some(request) = peer.inbound.swap_remove(at).request {
+            peer.claims.give_request(request);
+        }
         self.cannot_be_touched(peer, key, errno);
         self.copied(peer, sid);
     }

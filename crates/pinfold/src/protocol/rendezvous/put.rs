@@ -141,7 +141,15 @@ impl Core {
             // counts for nothing.
             putting.done += u32::from(!matches!(done, Err(Stop::Short)));
             match done {
-                Ok(()) => return true,
+                Ok(()) => {
+                    let (word, by) = (peer.tx.report_word(putting.claim), putting.by());
+                    claim::report(word, putting.generation, putting.done, by);
+                    // Its receiver may be asleep by now, if nothing is left for it.
+                    let word = peer.tx.claim_word(putting.claim);
+                    if !claim::is_exhausted(word, putting.generation, chunks) {
+                        return true;
+                    }
+                }
                 Err(stop) => stopped = Some(stop),
             }
         }
@@ -150,12 +158,7 @@ impl Core {
             Some(Stop::Errno(errno)) => (errno, false),
             Some(Stop::Short) => (0, true),
         };
-        let by = match &putting.to {
-            There::Mapped { .. } | There::ExportedParts(_) => By::Mapping,
-            There::Remote(_) if putting.copied.user > 0 => By::Mapping,
-            There::Remote(_) if putting.offered => By::NoMapping,
-            There::Remote(_) => By::Kernel,
-        };
+        let by = putting.by();
         let wrote = Wrote { errno, chunks: putting.done, by, short };
         let (copied, sid) = (putting.copied, op.sid(key));
         op.errno = errno;
@@ -172,6 +175,16 @@ impl Core {
 }
 
 impl Putting {
+    /// The way in which the chunks are written.
+    fn by(&self) -> By {
+        match &self.to {
+            There::Mapped { .. } | There::ExportedParts(_) => By::Mapping,
+            There::Remote(_) if self.copied.user > 0 => By::Mapping,
+            There::Remote(_) if self.offered => By::NoMapping,
+            There::Remote(_) => By::Kernel,
+        }
+    }
+
     /// Writes the `len` bytes at `at`.
     fn write(&mut self, memory: &Scatter, peer: &mut Peer, at: u64, len: u64) -> Result<(), Stop> {
         let pid = peer.info.pid;

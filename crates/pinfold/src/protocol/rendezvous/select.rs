@@ -100,6 +100,13 @@ impl Core {
             None => self.find_exported(peer, &rts, want)?,
         };
         let room = self.note_room(peer, key, len);
+        if mapped.is_none()
+            && room.is_none()
+            && want > 0
+            && self.begin_request(peer, key, (sid, &rts), want)?
+        {
+            return Ok(());
+        }
         let is_reachable = mapped.is_some()
             || peer.cma_access.may(Way::WeRead).is_ok()
             || peer.cma_access.may(Way::PeerWrites).is_ok()
@@ -148,12 +155,12 @@ impl Core {
     /// Asks for an announced message in pieces, which are `stored` until there is a receive for it,
     /// or go to one.
     pub(crate) fn ask_for(&mut self, peer: &mut Peer, stream: Inbound, stored: bool) {
-        let Inbound { sid, end: want, errno, .. } = stream;
+        let Inbound { sid, end: want, errno, request, .. } = stream;
         match want {
             0 => self.all_came(peer, stream),
             _ => peer.inbound.push(stream),
         }
-        let answer = Cts::Stream { want, credit: peer.granted, errno, stored };
+        let answer = Cts::Stream { want, credit: peer.granted, errno, stored, request };
         failpoint::hit(Point::BeforeStreamAck);
         self.answer(peer, Kind::Cts, sid, &answer.body());
         failpoint::hit(Point::AfterStreamAck);

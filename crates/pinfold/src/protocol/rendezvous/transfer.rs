@@ -51,6 +51,8 @@ pub(crate) struct Get {
     pub given: bool,
     /// Bytes this side has copied.
     pub copied: u64,
+    /// Bytes before those, which came through the ring until this side took over.
+    pub streamed: u64,
     pub by: Largest,
     /// Start of the transfer, ticks.
     pub started: u64,
@@ -71,6 +73,11 @@ pub(crate) struct Get {
 }
 
 impl Get {
+    /// Returns whether the message was to come through the ring.
+    pub(crate) fn is_taken_over(&self) -> bool {
+        self.shared.is_none() && self.left.is_some()
+    }
+
     /// Returns whether the sender may be writing to this receive's memory.
     pub(crate) fn awaits_sender(&self) -> bool {
         self.shared.is_some_and(|shared| shared.wrote.is_none() && shared.theirs != Some(0))

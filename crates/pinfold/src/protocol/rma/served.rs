@@ -147,7 +147,8 @@ impl Core {
         served: &Served,
     ) -> Begun {
         let len = op.memory.len();
-        let streaming = SendStage::Streaming { at: 0, end: len, announced: true, cut: None };
+        let streaming =
+            SendStage::Streaming { at: 0, end: len, announced: true, cut: None, request: None };
         match served {
             Served::Write { using, .. } => {
                 let header = using.asked.header(key.index);

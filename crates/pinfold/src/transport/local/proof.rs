@@ -91,8 +91,8 @@ pub(crate) struct Subject<'a> {
     pub scratch_addr: u64,
     /// The mark behind its nonce, as it says.
     pub mark: [u8; 16],
-    /// True if it has shown that it reads this process's memory, or writes it; `None` if it has yet
-    /// to do so.
+    /// True if it has shown that it reads this process's memory, or writes it; `None` if it has
+    /// yet to do so.
     pub reaches_us: Option<bool>,
 }
 

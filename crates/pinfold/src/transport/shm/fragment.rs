@@ -125,6 +125,13 @@ impl FragmentSizes {
         unasked(fragment.unwrap_or_default())
     }
 
+    /// The cut of a message as those before were cut.
+    pub(super) fn cut_as_ever(&self, len: u64, part_len: u64) -> Cut {
+        let is_short = len < LONG_FROM || part_len < FragmentSize::LONG.bytes();
+        let used = if is_short { None } else { self.site.using(len as usize) };
+        Cut { fragment: used.unwrap_or_default(), sample_number: 0 }
+    }
+
     /// Takes the receiver's answer from the word of each question.
     pub(super) fn hear(&mut self, word: impl Fn(u8) -> u64) {
         for place in &mut self.open {

@@ -81,8 +81,8 @@ pub(crate) struct RingTx<M> {
     produced: u64,
     /// Descriptors that the consumer is known to have finished with.
     consumed: u64,
-    /// Descriptors that are acknowledged at the least by the descriptors of the other direction, as
-    /// far as those have been read. They give the count modulo 16 and may be older than the
+    /// Descriptors that are acknowledged at the least by the descriptors of the other direction,
+    /// as far as those have been read. They give the count modulo 16 and may be older than the
     /// cursor's value, so this is counted separately: each is at least as much as the one before.
     acknowledged: u64,
     /// `produced` when this lap began, and when the one before it did.

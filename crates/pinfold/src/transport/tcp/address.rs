@@ -17,9 +17,9 @@ const PART_MAX: usize = 63;
 
 /// The address of an endpoint that is reached by TCP.
 ///
-/// `tcp:HOST:PORT`, where the host is an IPv4 address, an IPv6 address in brackets, or a name out of
-/// `A-Z a-z 0-9 . _ -`. Names are kept in lower case. The port is a decimal number from 0 to 65535;
-/// 0 is for listening and means one that is free.
+/// `tcp:HOST:PORT`, where the host is an IPv4 address, an IPv6 address in brackets, or a name out
+/// of `A-Z a-z 0-9 . _ -`. Names are kept in lower case. The port is a decimal number from 0 to
+/// 65535; 0 is for listening and means one that is free.
 ///
 /// # Errors
 /// Parsing fails with [`BadAddress`].
@@ -148,7 +148,8 @@ fn host_of(text: &str) -> Result<Host, &'static str> {
         }
         last = part;
     }
-    // No top-level domain is a number (RFC 3696, section 2); some resolvers read `1.2.3` as `1.2.0.3`.
+    // No top-level domain is a number (RFC 3696, section 2); some resolvers read `1.2.3` as
+    // `1.2.0.3`.
     if last.bytes().all(|byte| byte.is_ascii_digit()) {
         return Err("the host ends in a number, but is not an IPv4 address");
     }

@@ -1,6 +1,6 @@
 //! The greeting over TCP as a state machine without I/O: bytes go in and come out, and in the end
-//! there is a pair that agrees on everything, or a [`Failure`] that says why not. The packets are in
-//! [`wire::tcp::greeting`](crate::wire::tcp::greeting).
+//! there is a pair that agrees on everything, or a [`Failure`] that says why not. The packets are
+//! in [`wire::tcp::greeting`](crate::wire::tcp::greeting).
 //!
 //! # What it proves
 //!
@@ -19,9 +19,9 @@
 //!
 //! # What a stranger can cost
 //!
-//! Nothing is parsed before its proof was found right, except a knock of 48 bytes. Until then, a side
-//! takes [`UNPROVEN_BYTES_MAX`] bytes, into memory that it has from the beginning, and computes two
-//! HMACs. It ends at the first wrong byte of the first eight, or at its deadline.
+//! Nothing is parsed before its proof was found right, except a knock of 48 bytes. Until then, a
+//! side takes [`UNPROVEN_BYTES_MAX`] bytes, into memory that it has from the beginning, and
+//! computes two HMACs. It ends at the first wrong byte of the first eight, or at its deadline.
 
 use std::sync::Arc;
 
@@ -121,8 +121,8 @@ pub(crate) enum Step {
 }
 
 impl Greeting {
-    /// The connecting side. `peer` names the other one in messages, `ticket` is of a session to go on
-    /// with.
+    /// The connecting side. `peer` names the other one in messages, `ticket` is of a session to go
+    /// on with.
     pub(crate) fn connect(
         auth: Auth,
         nonce: Nonce,

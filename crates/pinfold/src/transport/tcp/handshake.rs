@@ -41,8 +41,8 @@ const ENCRYPTING: &str = "its part of the encryption";
 /// The outcome of a step.
 pub(crate) enum Step {
     More,
-    /// Connecting: the peer is on this host, so try that before the next step. The greeting waits: the last
-    /// word, with which the pair would stay on the connection, is not said.
+    /// Connecting: the peer is on this host, so try that before the next step. The greeting waits:
+    /// the last word, with which the pair would stay on the connection, is not said.
     Here(Here),
     Met(Box<Met>),
 }
@@ -195,8 +195,8 @@ impl Handshake {
         self.greeting.deadline_ns()
     }
 
-    /// Accepting: the endpoint that has proved its key and was let in, and may still say that it will not
-    /// come, as one that has found the local socket does.
+    /// Accepting: the endpoint that has proved its key and was let in, and may still say that it
+    /// will not come, as one that has found the local socket does.
     pub(crate) fn admitted(&self) -> Option<[u8; 16]> {
         self.greeting.admitted()
     }

@@ -30,8 +30,8 @@ pub(crate) struct KeepAlive {
 }
 
 impl KeepAlive {
-    /// Over a connection that may be silent for so long until it is asked: it may be silent three times as long
-    /// after that.
+    /// Over a connection that may be silent for so long until it is asked: it may be silent three
+    /// times as long after that.
     pub(crate) fn new(silence: Duration) -> KeepAlive {
         let limit_ns = u64::try_from(3 * silence.as_nanos()).unwrap_or(u64::MAX);
         KeepAlive { limit_ns, since_ns: None }

@@ -84,8 +84,8 @@ impl Reconnect {
         self.why = why;
     }
 
-    /// The next number of a sequence without a pattern: SplitMix64 (Steele, Lea and Flood, *Fast Splittable
-    /// Pseudorandom Number Generators*, 2014).
+    /// The next number of a sequence without a pattern: SplitMix64 (Steele, Lea and Flood, *Fast
+    /// Splittable Pseudorandom Number Generators*, 2014).
     fn draw(&mut self) -> u64 {
         self.chance = self.chance.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut drawn = self.chance;

@@ -217,15 +217,26 @@ pub(crate) fn arrived(header: Header, words: &Body) -> Option<(Body, Follows)> {
         Kind::Rts => {
             let place = Place { at: 0, parts: 0 };
             let [tag, len, unasked, ..] = *words;
-            let (stream, unasked, given) = (true, unasked != 0, false);
-            let (exported, list) = (None, None);
-            body =
-                Rts { tag, len, place, stream, unasked, given, exported, list, number: 0 }.body();
+            let (unasked, exported, list) = (unasked != 0, None, None);
+            let rts = Rts {
+                tag,
+                len,
+                place,
+                stream: true,
+                prefers_ring: false,
+                unasked,
+                given: false,
+                exported,
+                list,
+                number: 0,
+            };
+            body = rts.body();
             Follows::Nothing
         }
         Kind::Cts => {
             let [want, credit, stored, ..] = *words;
-            body = Cts::Stream { want, credit, errno: 0, stored: stored != 0 }.body();
+            let (errno, stored, request) = (0, stored != 0, None);
+            body = Cts::Stream { want, credit, errno, stored, request }.body();
             Follows::Nothing
         }
         Kind::Fin => {
@@ -372,13 +383,26 @@ mod tests {
         let place = Place { at: 0xdead_0000, parts: 3 };
         let (exported, list) = (None, None);
         let (stream, unasked, given) = (true, true, false);
-        let rts = Rts { tag: 5, len: 6, place, stream, unasked, given, exported, list, number: 9 };
+        let prefers_ring = false;
+        let rts = Rts {
+            tag: 5,
+            len: 6,
+            place,
+            stream,
+            prefers_ring,
+            unasked,
+            given,
+            exported,
+            list,
+            number: 9,
+        };
         let nowhere = Place { at: 0, parts: 0 };
         let there = Rts { place: nowhere, number: 0, ..rts };
         assert_eq!(over(Kind::Rts, rts.body()), Some(there.body()));
         assert_eq!(over(Kind::Rts, Rts { given: true, ..rts }.body()), None);
         for stored in [false, true] {
-            let cts = Cts::Stream { want: 77, credit: 78, errno: 0, stored }.body();
+            let (want, credit, errno, request) = (77, 78, 0, None);
+            let cts = Cts::Stream { want, credit, errno, stored, request }.body();
             assert_eq!(over(Kind::Cts, cts), Some(cts));
         }
         assert_eq!(over(Kind::Cts, padded(&[2, 3])), None);

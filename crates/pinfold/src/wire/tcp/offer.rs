@@ -44,8 +44,8 @@ pub(crate) struct Offer {
 pub(crate) struct HostIdentity {
     /// Drawn by the kernel when it booted.
     pub boot: [u8; 16],
-    /// Drawn at random for a set of processes that see the same local endpoints: containers share a
-    /// boot, not this.
+    /// Drawn at random for a set of processes that see the same local endpoints: containers share
+    /// a boot, not this.
     pub word: u64,
 }
 

@@ -126,8 +126,8 @@ impl<P, U> Matcher<P, U> {
         self.arrivals
     }
 
-    /// The number, never 0, of the message that [`arrive`](Self::arrive) or [`take`](Self::take) has
-    /// matched last.
+    /// The number, never 0, of the message that [`arrive`](Self::arrive) or [`take`](Self::take)
+    /// has matched last.
     #[inline]
     pub(crate) fn matched(&self) -> u64 {
         self.matched

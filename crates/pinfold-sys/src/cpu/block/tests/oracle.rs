@@ -5,8 +5,8 @@ use proptest::prelude::*;
 use super::*;
 use crate::cpu::block::{lines, word};
 
-/// A way to copy and a way to zero: one of the algorithms, or the plain loop in Rust, which processors
-/// with instructions to name do not use.
+/// A way to copy and a way to zero: one of the algorithms, or the plain loop in Rust, which
+/// processors with instructions to name do not use.
 #[derive(Clone, Copy, Debug)]
 enum Way {
     By(Algorithm),

@@ -21,8 +21,8 @@ const PAGE: usize = 4096;
 const RW: ProtFlags = ProtFlags::READ.union(ProtFlags::WRITE);
 
 /// Private memory with something in each page, that stays when dropped: tests unmap it themselves.
-/// It lies where the kernel puts nothing by itself, so that nobody else's memory comes to lie in the
-/// holes that tests make.
+/// It lies where the kernel puts nothing by itself, so that nobody else's memory comes to lie in
+/// the holes that tests make.
 pub(crate) fn mapped(pages: usize) -> Range<usize> {
     static NEXT: AtomicUsize = AtomicUsize::new(1 << 44);
     let step = (pages * PAGE).next_multiple_of(Pages::HUGE) + Pages::HUGE;

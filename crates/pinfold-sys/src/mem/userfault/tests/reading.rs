@@ -261,8 +261,8 @@ fn threads_that_take_turns_lose_nothing() {
         assert_eq!(std::mem::take(&mut events), [Event::Unmapped(range.clone())]);
     }
     let ran = BOTH.map(|who| switches(reader.thread_id(who)));
-    // Half of the events each, and about one sleep for each of them: on a busy machine some find the next
-    // event before they sleep.
+    // Half of the events each, and about one sleep for each of them: on a busy machine some find
+    // the next event before they sleep.
     assert!(ran.iter().all(|&ran| ran >= 500), "{ran:?}");
 }
 

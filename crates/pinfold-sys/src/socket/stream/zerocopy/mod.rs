@@ -1,12 +1,12 @@
-//! Sending over a connection by calls that do not copy: `MSG_ZEROCOPY`, for where there is no io_uring. See
-//! the kernel's `Documentation/networking/msg_zerocopy.rst`.
+//! Sending over a connection by calls that do not copy: `MSG_ZEROCOPY`, for where there is no
+//! io_uring. See the kernel's `Documentation/networking/msg_zerocopy.rst`.
 //!
 //! The kernel reads bytes that the network has not got yet where they lie, also to send them once
 //! more. Once it does not, there is a notice in the socket's error queue, of which `epoll(7)` tells
 //! by `EPOLLERR`: nothing is wrong with the connection then.
 #![allow(unsafe_code)]
-// Invariant: the kernel is given lists of memory and room for its answers as long as it is told; the callers of
-// `send` vouch for the memory itself.
+// Invariant: the kernel is given lists of memory and room for its answers as long as it is told;
+// the callers of `send` vouch for the memory itself.
 
 mod numbers;
 #[cfg(test)]
@@ -52,7 +52,8 @@ pub struct ZeroCopy {
 }
 
 impl ZeroCopy {
-    /// For this connection, and no other: nobody else sends there by such calls, or reads its error queue.
+    /// For this connection, and no other: nobody else sends there by such calls, or reads its error
+    /// queue.
     ///
     /// # Errors
     /// The error of `setsockopt(2)`: `EOPNOTSUPP`, `ENOPROTOOPT` before Linux 4.14. The error of a
@@ -76,15 +77,16 @@ impl ZeroCopy {
     /// kernel may still read. `None`: there is no room. At most [`PARTS_MAX`](super::PARTS_MAX)
     /// parts, with some byte in them.
     ///
-    /// All bytes that are asked for count against `RLIMIT_MEMLOCK` until the flight lands, be they sent or not.
+    /// All bytes that are asked for count against `RLIMIT_MEMLOCK` until the flight lands, be they
+    /// sent or not.
     ///
     /// # Errors
-    /// `ENOBUFS`: that limit, or `net.core.optmem_max`, which bounds the notices that are out. Nothing is sent.
-    /// `EPIPE`, `ECONNRESET`, `ETIMEDOUT`: the connection is broken.
+    /// `ENOBUFS`: that limit, or `net.core.optmem_max`, which bounds the notices that are out.
+    /// Nothing is sent. `EPIPE`, `ECONNRESET`, `ETIMEDOUT`: the connection is broken.
     ///
     /// # Safety
-    /// Each part can be read, and is not written until the flight has landed, or nothing that the kernel reads
-    /// there matters to anybody.
+    /// Each part can be read, and is not written until the flight has landed, or nothing that the
+    /// kernel reads there matters to anybody.
     pub unsafe fn send(
         &mut self,
         socket: impl AsFd,

@@ -1,7 +1,8 @@
 //! The calls that the kernel has sent notices of: it counts those of a connection by 32 bits, and
 //! names ranges of them, in any order. No I/O.
 //!
-//! **Invariant.** A number that was given out names the same call until it is [landed](Numbers::land).
+//! **Invariant.** A number that was given out names the same call until it is
+//! [landed](Numbers::land).
 
 use std::collections::VecDeque;
 

@@ -61,8 +61,8 @@ fn spoil(part: &Part, from: usize) {
     unsafe { part.work.to().add(from).write_bytes(0xEE, part.work.len() - from) };
 }
 
-// SAFETY: a part is done inside `poll`, before its completion is handed out. Each is handed out in the
-// end if it is polled often enough.
+// SAFETY: a part is done inside `poll`, before its completion is handed out. Each is handed out in
+// the end if it is polled often enough.
 unsafe impl Backend for Faulty {
     fn capabilities(&self) -> Capabilities {
         Capabilities { lanes: 2, part_bytes_max: 30_000, notifies: false }

@@ -127,7 +127,8 @@ fn a_site_learns_from_each_copy() {
             [SLOW, Algorithm::LIBC].into_iter()
         }
     }
-    // Half a page apart, modulo a page: where they lie alike, libc's copy may take as long as the slow one.
+    // Half a page apart, modulo a page: where they lie alike, libc's copy may take as long as the
+    // slow one.
     let (from, mut room) = (pattern(32 << 10), vec![0; 36 << 10]);
     let shift = (from.as_ptr().addr() + 2048).wrapping_sub(room.as_ptr().addr()) % 4096;
     let to = &mut room[shift..][..32 << 10];
@@ -208,8 +209,8 @@ fn pieces_may_be_copied_while_others_are_asked_for() {
     assert_eq!((&inner[..999], &inner[1000..]), (&from[..999], &from[..1000]));
 }
 
-/// Memories of up to 3,000 bytes, and pieces of which many go on where the one before ended, and a few
-/// are not inside.
+/// Memories of up to 3,000 bytes, and pieces of which many go on where the one before ended, and a
+/// few are not inside.
 fn pieces() -> impl Strategy<Value = Vec<Piece>> {
     let one = (0..3050usize, 0..2050usize, prop_oneof![0..20usize, 0..900usize], 0..4u8);
     prop::collection::vec(one, 0..30).prop_map(|raw| {

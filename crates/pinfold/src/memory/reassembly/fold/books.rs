@@ -29,8 +29,8 @@ impl Lodging {
     }
 }
 
-/// The window in two areas of the same length, one for messages with huge pages: where small pages once
-/// were, the kernel keeps a table for them, and splits huge pages that come there.
+/// The window in two areas of the same length, one for messages with huge pages: where small pages
+/// once were, the kernel keeps a table for them, and splits huge pages that come there.
 #[derive(Debug)]
 pub(super) struct Books {
     areas: [DefaultWindows; 2],

@@ -299,7 +299,8 @@ impl Carried {
             let len = len.min(gone.len - done);
             if keep {
                 let to = ptr::with_exposed_provenance_mut::<u8>(gone.from + done);
-                // SAFETY: as above; the pages are the message's again, and the window's range is open.
+                // SAFETY: as above; the pages are the message's again, and the window's range is
+                // open.
                 unsafe { at.add(gone.to + done).copy_to_nonoverlapping(to, len) };
             } else if !taken {
                 let start = (gone.to + done) as u64;
@@ -327,7 +328,8 @@ fn take_away(
 ) -> bool {
     let mut bytes = lodging.bytes.clone();
     if clear && lodging.is_huge() {
-        // Whole blocks are the message's there, and the table for small pages goes with a whole one only.
+        // Whole blocks are the message's there, and the table for small pages goes with a whole one
+        // only.
         bytes.end = bytes.end.next_multiple_of(HUGE_BYTES);
     }
     let at = window.reserved.as_ptr().addr();

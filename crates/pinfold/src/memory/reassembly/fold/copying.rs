@@ -32,8 +32,8 @@ impl Copying {
     }
 
     /// # Safety
-    /// `from` is readable and `to` writable for `len` bytes, and they do not overlap. Others may write
-    /// `from` meanwhile only if they are in other processes.
+    /// `from` is readable and `to` writable for `len` bytes, and they do not overlap. Others may
+    /// write `from` meanwhile only if they are in other processes.
     #[inline]
     pub(super) unsafe fn copy(&self, from: *const u8, to: *mut u8, len: usize) {
         // SAFETY: as the caller promised; the plan names no algorithm that the processor lacks.

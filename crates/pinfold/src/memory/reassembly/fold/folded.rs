@@ -80,8 +80,8 @@ impl<M: Scattered> Folded<M> {
         self.len() == 0
     }
 
-    /// The first byte. All can be read while this lives; if another process may write them, by pointers
-    /// alone.
+    /// The first byte. All can be read while this lives; if another process may write them, by
+    /// pointers alone.
     pub fn as_ptr(&self) -> *const u8 {
         self.at.as_ptr()
     }
@@ -140,7 +140,8 @@ impl<M: Scattered> Folded<M> {
     fn end(&mut self, keep: bool) -> bool {
         let kept = self.kept.take();
         if self.inner.is_child() {
-            // The pages belong to the parent's pool, and a lock may be held by a thread that is not here.
+            // The pages belong to the parent's pool, and a lock may be held by a thread that is not
+            // here.
             std::mem::forget(kept);
             return false;
         }

@@ -80,8 +80,8 @@ pub struct FolderCount {
 }
 
 impl Folder {
-    /// A folder. Some 50 µs. Without a userfaultfd it moves nothing, without addresses to reserve it
-    /// copies everything: see [`Folder::why_not_moving`], [`Folder::window_bytes`].
+    /// A folder. Some 50 µs. Without a userfaultfd it moves nothing, without addresses to reserve
+    /// it copies everything: see [`Folder::why_not_moving`], [`Folder::window_bytes`].
     ///
     /// # Errors
     /// `ENOMEM` where not even a page can be mapped.
@@ -149,8 +149,8 @@ impl Folder {
     /// milliseconds.
     ///
     /// # Errors
-    /// [`FoldError::NoMemory`] where not even a copy can be made, [`FoldError::Child`] in a child of
-    /// `fork(2)`; with the message, which is as it was.
+    /// [`FoldError::NoMemory`] where not even a copy can be made, [`FoldError::Child`] in a child
+    /// of `fork(2)`; with the message, which is as it was.
     pub fn fold<M: Scattered>(&self, message: M) -> Result<Folded<M>, Unfolded<M>> {
         let inner = &self.0;
         if inner.mark.is_child() {

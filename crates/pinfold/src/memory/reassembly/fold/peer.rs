@@ -29,7 +29,8 @@ use crate::{
     memory::arena::{Cells, Mapping},
 };
 
-/// A file in memory that another process has shared, mapped here for reading: an extent of its arena.
+/// A file in memory that another process has shared, mapped here for reading: an extent of its
+/// arena.
 ///
 /// It holds the descriptor, so that parts of the file can be mapped in a row; two mappings (one is
 /// a page that tells a child of `fork(2)` that it is one) and as many addresses as the file has
@@ -97,9 +98,10 @@ impl fmt::Debug for PeerMemory {
 }
 
 /// A part of a message that lies in memory of another process. A `Vec` of them is a message that a
-/// [`Folder`](super::Folder) makes contiguous: by mapping the same pages a second time, one behind the other, for
-/// reading alone; nothing is copied if each part begins at a page, and each but the last ends at one. Other
-/// parts, and all of them where that is cheaper, are copied, and the [`Receipt`](super::Receipt) says why.
+/// [`Folder`](super::Folder) makes contiguous: by mapping the same pages a second time, one behind
+/// the other, for reading alone; nothing is copied if each part begins at a page, and each but the
+/// last ends at one. Other parts, and all of them where that is cheaper, are copied, and the
+/// [`Receipt`](super::Receipt) says why.
 ///
 /// The memory's owner could write it, so the message is not [`Quiet`](super::Quiet): it is read by
 /// [`Folded::read`](super::Folded::read), or by addresses. The same bytes may be in several parts.
@@ -177,8 +179,8 @@ impl<K> PeerPart<K> {
         let mapping = &self.memory.mapping;
         let at = if mapping.is_absent() { None } else { mapping.get_mut(self.start, self.len) };
         let at = NonNull::new(at?).filter(|at| at.addr().get().is_multiple_of(64))?;
-        // SAFETY: mapped writable while the part lives; a peer's memory is reached as raw bytes here, and
-        // atomically.
+        // SAFETY: mapped writable while the part lives; a peer's memory is reached as raw bytes
+        // here, and atomically.
         Some(unsafe { Cells::new(at, self.len as usize) })
     }
 
@@ -193,8 +195,8 @@ impl<K> PeerPart<K> {
     }
 }
 
-// SAFETY: the bytes are mapped from the file's beginning on as long as the part has its memory; by the seals that
-// were looked for they stay within the file, and were there when the part was made.
+// SAFETY: the bytes are mapped from the file's beginning on as long as the part has its memory; by
+// the seals that were looked for they stay within the file, and were there when the part was made.
 unsafe impl<K: Send + Sync> Scattered for PeerPart<K> {
     fn gather(&self, to: &mut Vec<Piece>) {
         if let Some(at) = self.at() {

@@ -14,11 +14,11 @@ use super::super::{
 /// A message in pieces.
 ///
 /// # Safety
-/// From a call of [`gather`](Scattered::gather) on until the value is dropped, or one of the methods with
-/// `&mut` is called, the pieces it told
+/// From a call of [`gather`](Scattered::gather) on until the value is dropped, or one of the
+/// methods with `&mut` is called, the pieces it told
 /// - can be read, and no code in this process writes there;
-/// - where they are [`Backing::File`], are mappings of the whole pages of [`file`](Scattered::file) that they
-///   say, which stay in the file;
+/// - where they are [`Backing::File`], are mappings of the whole pages of [`file`](Scattered::file)
+///   that they say, which stay in the file;
 /// - where they are [`Backing::Anonymous`], lie in private memory whose whole pages, as far as the
 ///   room goes, may be taken away as long as that is told by [`left`](Scattered::left) or they are
 ///   put back; no code reads there meanwhile;
@@ -56,8 +56,8 @@ pub unsafe trait Scattered: Send + Sync {
 /// No other process writes to the pieces.
 pub unsafe trait Quiet: Scattered {}
 
-// SAFETY: a message has its pages alone, in memory that `Pages` describes; a pool's file is mapped from its
-// beginning, and pages of a movable pool are told to the pool when they left.
+// SAFETY: a message has its pages alone, in memory that `Pages` describes; a pool's file is mapped
+// from its beginning, and pages of a movable pool are told to the pool when they left.
 unsafe impl<P: Pages> Scattered for Filled<P> {
     fn gather(&self, to: &mut Vec<Piece>) {
         self.gather_to(to);

@@ -7,11 +7,12 @@ use super::super::{HUGE_BYTES, PAGE_BYTES, gather::Costs};
 /// The resources that a [`Folder`](super::Folder) may use, and the costs it goes by.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Settings {
-    /// Addresses to reserve, bytes; 8 GiB. Half of them are for messages with huge pages. Rounded up to
-    /// 4 MiB; where there are not so many, a half, a quarter and so on. 0: no window.
+    /// Addresses to reserve, bytes; 8 GiB. Half of them are for messages with huge pages. Rounded
+    /// up to 4 MiB; where there are not so many, a half, a quarter and so on. 0: no window.
     pub window_bytes: usize,
     /// Mappings that may be in use by messages at the same time. `None`: a sixteenth of
-    /// `vm.max_map_count`. A message in the window takes 2, and 2 more for each part that is mapped.
+    /// `vm.max_map_count`. A message in the window takes 2, and 2 more for each part that is
+    /// mapped.
     pub maps_max: Option<u32>,
     /// Memory to keep for messages that are copied, bytes; 32 MiB.
     pub stock_bytes_max: usize,

@@ -1,6 +1,6 @@
 #![allow(unsafe_code)]
-//! Memory for messages that are copied, kept from one to the next: pages that are there already take a
-//! copy half the time.
+//! Memory for messages that are copied, kept from one to the next: pages that are there already
+//! take a copy half the time.
 //!
 //! **Invariant.** A [`Buffer`] owns its allocation, which no other code knows. It holds old
 //! messages: only bytes that were written anew may be shown.

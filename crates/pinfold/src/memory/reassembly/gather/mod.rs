@@ -54,8 +54,8 @@ pub struct Piece {
 pub enum Target {
     /// A window: reserved addresses from a multiple of `align` on, with nothing behind them.
     Window {
-        /// Bytes; a power of two. Below a page nothing can be moved or mapped, below 2 MiB no huge page
-        /// stays one.
+        /// Bytes; a power of two. Below a page nothing can be moved or mapped, below 2 MiB no huge
+        /// page stays one.
         align: u64,
         /// Mappings that this process may still make.
         maps_max: u32,

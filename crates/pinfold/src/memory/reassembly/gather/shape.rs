@@ -13,8 +13,8 @@ const HUGE: u64 = HUGE_BYTES as u64;
 pub(super) struct Shape {
     /// Its bytes, by their offsets in the message.
     pub(super) all: Bytes,
-    /// Those in pages that lie alike on both sides; may go beyond the end of the message, to the end of
-    /// its last page. Empty if there are none.
+    /// Those in pages that lie alike on both sides; may go beyond the end of the message, to the
+    /// end of its last page. Empty if there are none.
     pub(super) pages: Bytes,
     /// Those in huge pages that lie alike.
     pub(super) huge: Bytes,

@@ -80,7 +80,8 @@ fn the_default_costs_say_what_was_measured() {
 
 #[test]
 fn what_is_around_the_pages_is_copied() {
-    // The message begins in the middle of a page, at the same offset as in the window: byte 0 of both.
+    // The message begins in the middle of a page, at the same offset as in the window: byte 0 of
+    // both.
     let pieces = [anonymous(5 * PAGE, PAGE + 100), anonymous(9 * PAGE + 100, 3 * PAGE)];
     let plan = plan(&pieces, WINDOW, &PLAIN);
     assert_eq!(

@@ -1,9 +1,9 @@
 #![allow(unsafe_code)]
 //! Private memory whose pages can be moved away, and back.
 //!
-//! **Invariant.** The memory of an [`AnonPages`] is its own mapping, registered with its mover, if it has
-//! one, for as long as the mapping lives. The scratch block holds zeros, or nothing, whenever its lock is
-//! free.
+//! **Invariant.** The memory of an [`AnonPages`] is its own mapping, registered with its mover, if
+//! it has one, for as long as the mapping lives. The scratch block holds zeros, or nothing,
+//! whenever its lock is free.
 
 use std::{
     io,
@@ -21,8 +21,8 @@ use super::{
     pages::Unshared,
 };
 
-/// Private anonymous memory, absent from children of `fork(2)`. With a mover its pages can be moved into
-/// that mover's windows, without being copied, and come back.
+/// Private anonymous memory, absent from children of `fork(2)`. With a mover its pages can be moved
+/// into that mover's windows, without being copied, and come back.
 ///
 /// Whole blocks become huge pages at any setting of the system, short of a process that has
 /// switched them off (`PR_SET_THP_DISABLE`).
@@ -67,8 +67,8 @@ impl AnonPages {
         Ok(())
     }
 
-    /// Has children of `fork(2)` get the memory as it is, after all. While one lives that has it, pages
-    /// that were not written since are not moved: they are copied instead.
+    /// Has children of `fork(2)` get the memory as it is, after all. While one lives that has it,
+    /// pages that were not written since are not moved: they are copied instead.
     ///
     /// # Errors
     /// The error of `madvise(2)`.

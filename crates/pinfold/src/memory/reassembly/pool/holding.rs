@@ -265,17 +265,17 @@ impl<P: Pages> Filled<P> {
         self.holding.soil(0, u64::MAX);
     }
 
-    /// Says that the pages which lie wholly within `bytes` of the message, the last one as if the message
-    /// filled it, were taken out of the pool's memory, as by `UFFDIO_MOVE`, and do not come back: the pool
-    /// asks for fresh ones, which read as zero.
+    /// Says that the pages which lie wholly within `bytes` of the message, the last one as if the
+    /// message filled it, were taken out of the pool's memory, as by `UFFDIO_MOVE`, and do not
+    /// come back: the pool asks for fresh ones, which read as zero.
     ///
     /// After that those bytes must not be read here.
     pub fn left(&mut self, bytes: Range<u64>) {
         self.whole_pages(bytes, Shared::left);
     }
 
-    /// Says that the huge pages among those which lie wholly within `bytes` of the message were torn into
-    /// small ones, as by moving a part of them.
+    /// Says that the huge pages among those which lie wholly within `bytes` of the message were
+    /// torn into small ones, as by moving a part of them.
     pub fn torn(&mut self, bytes: Range<u64>) {
         self.whole_pages(bytes, Shared::torn);
     }
@@ -285,8 +285,8 @@ impl<P: Pages> Filled<P> {
         self.holding.shared.memory()
     }
 
-    /// Calls `note` with the pages that lie wholly within some bytes, the last page as if the message
-    /// filled it.
+    /// Calls `note` with the pages that lie wholly within some bytes, the last page as if the
+    /// message filled it.
     fn whole_pages(&self, bytes: Range<u64>, note: impl Fn(&Shared<P>, Range<u32>)) {
         let page = PAGE_BYTES as u64;
         let full = self.bytes.next_multiple_of(page);

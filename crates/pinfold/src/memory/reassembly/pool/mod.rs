@@ -1,7 +1,7 @@
 //! The page pool: memory for unexpected messages.
 //!
-//! - [`Pages`]: the memory, from the heap ([`HeapPages`]), private and movable ([`AnonPages`]), or from a memfd
-//!   ([`MemfdPages`], [`SealedPages`]).
+//! - [`Pages`]: the memory, from the heap ([`HeapPages`]), private and movable ([`AnonPages`]), or
+//!   from a memfd ([`MemfdPages`], [`SealedPages`]).
 //! - `account`: the pages that are taken, their owners, and the pages with memory behind them.
 //!   Pure.
 //! - [`Pool`]: both together, for many threads.

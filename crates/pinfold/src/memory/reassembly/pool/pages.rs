@@ -145,7 +145,8 @@ impl MemfdPages {
     }
 }
 
-// SAFETY: the mapping is that long and aligned and lives as long as the value; a new memfd reads as zero.
+// SAFETY: the mapping is that long and aligned and lives as long as the value; a new memfd reads as
+// zero.
 unsafe impl Pages for MemfdPages {
     fn base(&self) -> NonNull<u8> {
         self.base

@@ -20,17 +20,18 @@ use super::{
 
 /// Pages that messages arrive in; a handle that can be cloned.
 ///
-/// Any thread may take pages while any others give theirs back. Taking is a look into an ordered tree
-/// under a lock, some hundred nanoseconds; memory is asked of the system, and cleared, outside of it.
+/// Any thread may take pages while any others give theirs back. Taking is a look into an ordered
+/// tree under a lock, some hundred nanoseconds; memory is asked of the system, and cleared, outside
+/// of it.
 ///
-/// The memory lives until the last handle and the last message are gone. In a child of `fork(2)` nothing is
-/// given back.
+/// The memory lives until the last handle and the last message are gone. In a child of `fork(2)`
+/// nothing is given back.
 pub struct Pool<P: Pages>(Arc<Shared<P>>);
 
 pub(super) struct Shared<P> {
     account: Mutex<Account>,
-    /// For each page, the byte from which on it is zero. Read and written only by the holder of the
-    /// page; the lock orders its writes before the next holder's reads.
+    /// For each page, the byte from which on it is zero. Read and written only by the holder of
+    /// the page; the lock orders its writes before the next holder's reads.
     dirty: Box<[AtomicU16]>,
     memory: P,
     mark: Option<ForkMark>,
@@ -46,8 +47,8 @@ impl<P: Pages> Pool<P> {
         Pool(Arc::new(Shared { account, dirty, memory, mark }))
     }
 
-    /// Takes pages for a message of `bytes` bytes, in as few pieces as can be; from 2 MiB on whole blocks
-    /// come first, since nothing is moved cheaper.
+    /// Takes pages for a message of `bytes` bytes, in as few pieces as can be; from 2 MiB on whole
+    /// blocks come first, since nothing is moved cheaper.
     ///
     /// # Errors
     /// [`TakeError`]; nothing is taken.
@@ -108,8 +109,8 @@ impl<P: Pages> Shared<P> {
         self.dirty[page as usize].store(bytes as u16, Ordering::Relaxed);
     }
 
-    /// Notes that pages were taken out of the memory, and others that are zero come in their place when
-    /// they are next committed.
+    /// Notes that pages were taken out of the memory, and others that are zero come in their place
+    /// when they are next committed.
     pub(super) fn left(&self, pages: Range<u32>) {
         pages.clone().for_each(|page| self.set_dirty(page, 0));
         self.account.lock().left(pages);

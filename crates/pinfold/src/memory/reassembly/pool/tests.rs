@@ -419,7 +419,8 @@ fn plans_can_be_made_for_messages() {
     let target = Target::Window { align: huge, maps_max: 9 };
     let costs = Costs { map_call_ns: 0.0, map_page_ns: 0.0, ..Costs::DEFAULT };
     assert_eq!(gather::plan(&pieces, target, &costs).only(), Some(How::Map));
-    // Nothing of the heap goes away, and of a message that came to nothing there is nothing to tell.
+    // Nothing of the heap goes away, and of a message that came to nothing there is nothing to
+    // tell.
     assert_eq!(told(&heap(2), 100)[0].backing, Backing::Other);
     assert_eq!(heap(2).take(Owner(1), 100).unwrap().finish().to_gather(), []);
 }

@@ -1,4 +1,5 @@
-//! The buddy system (Knowlton 1965; Knuth, *The Art of Computer Programming*, volume 1, section 2.5).
+//! The buddy system (Knowlton 1965; Knuth, *The Art of Computer Programming*, volume 1, section
+//! 2.5).
 
 use super::{
     super::{bits::Set, ledger::Ledger},
@@ -9,12 +10,13 @@ use super::{
 /// other half when given back.
 ///
 /// A run of any length is the beginning of a block; the rest of the block stays free, so no page is
-/// lost, and only the search is by blocks: of a free run that is not one block, only a part can be had
-/// at once. Constant time but for the halving: at most one look for each of the 32 powers of two. About
-/// 4 bits a page.
+/// lost, and only the search is by blocks: of a free run that is not one block, only a part can be
+/// had at once. Constant time but for the halving: at most one look for each of the 32 powers of
+/// two. About 4 bits a page.
 ///
-/// Invariants: the free blocks and the runs in the ledger cover each page once; no two free blocks are
-/// the halves of one; bit `n` of `orders` is set if and only if there are free blocks of 2ⁿ pages.
+/// Invariants: the free blocks and the runs in the ledger cover each page once; no two free blocks
+/// are the halves of one; bit `n` of `orders` is set if and only if there are free blocks of 2ⁿ
+/// pages.
 #[derive(Clone, Debug)]
 pub struct Buddy {
     ledger: Ledger,

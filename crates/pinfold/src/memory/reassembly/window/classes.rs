@@ -1,5 +1,5 @@
-//! Size classes: the paper's maps of which each bit stands for several pages (section 4.3), *tiny* to
-//! *huge* of 1, 4, 16, 64, 256 pages (its conclusions), and 512 and more.
+//! Size classes: the paper's maps of which each bit stands for several pages (section 4.3), *tiny*
+//! to *huge* of 1, 4, 16, 64, 256 pages (its conclusions), and 512 and more.
 
 use super::{
     super::{
@@ -39,8 +39,8 @@ struct Block {
 ///
 /// Only whole blocks are used.
 ///
-/// Invariants: a block is `busy`, unless all of it is free; it is in `open[class]` if and only if it is
-/// divided and has a free slot; `held` is the pages of slots and blocks that are not free.
+/// Invariants: a block is `busy`, unless all of it is free; it is in `open[class]` if and only if
+/// it is divided and has a free slot; `held` is the pages of slots and blocks that are not free.
 #[derive(Clone, Debug)]
 pub struct SizeClasses {
     ledger: Ledger,
@@ -69,8 +69,8 @@ fn class_of(pages: u32) -> Option<usize> {
 }
 
 impl SizeClasses {
-    /// All of `pages` pages are free; [`PAGES_MAX`] at most, of more only so many are used; and no more
-    /// than whole blocks of 512.
+    /// All of `pages` pages are free; [`PAGES_MAX`] at most, of more only so many are used; and no
+    /// more than whole blocks of 512.
     pub fn new(pages: u32) -> SizeClasses {
         let blocks = pages.min(PAGES_MAX) / BLOCK;
         let block = Block { class: 0, free: 0, slots: [0; BLOCK as usize / 64] };

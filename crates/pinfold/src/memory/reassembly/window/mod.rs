@@ -131,8 +131,8 @@ pub trait Windows: fmt::Debug + Send {
     /// Its fill level.
     fn count(&self) -> Count;
 
-    /// The longest run that [`alloc`](Windows::alloc) would give out at that alignment, pages. May look
-    /// at the whole window.
+    /// The longest run that [`alloc`](Windows::alloc) would give out at that alignment, pages. May
+    /// look at the whole window.
     fn largest(&self, align: u32) -> u32;
 }
 
@@ -156,9 +156,9 @@ pub type DefaultWindows = SizeClasses;
 
 /// The four organisations, by name.
 ///
-/// The default is [`SizeClasses`], by `cargo bench -p pinfold --bench reassembly`: median nanoseconds to
-/// take a run out of 65,536 pages and to give one back at random, over windows of which 0, 50, 90 and 99 %
-/// are taken, on a virtual machine with 2 processors:
+/// The default is [`SizeClasses`], by `cargo bench -p pinfold --bench reassembly`: median
+/// nanoseconds to take a run out of 65,536 pages and to give one back at random, over windows of
+/// which 0, 50, 90 and 99 % are taken, on a virtual machine with 2 processors:
 ///
 /// | organisation | 1 page | 16 pages | 512 pages |
 /// |---|---|---|---|

@@ -79,7 +79,8 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     proptest::collection::vec(step, 1..150)
 }
 
-/// Windows of whole blocks, so that size classes use all of it; the others are also tried at odd sizes.
+/// Windows of whole blocks, so that size classes use all of it; the others are also tried at odd
+/// sizes.
 fn sizes(promise: Promise) -> BoxedStrategy<u32> {
     let whole = (1u32..6).prop_map(|blocks| blocks * HUGE_PAGES);
     if promise == Promise::Huge { whole.boxed() } else { prop_oneof![whole, 1u32..3000].boxed() }

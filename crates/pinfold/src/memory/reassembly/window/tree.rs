@@ -6,12 +6,12 @@ use super::{super::ledger::Ledger, AllocError, Count, FreeError, PAGES_MAX, Wind
 
 /// Best fit by size, the lowest among equals; neighbours are joined at once.
 ///
-/// Exact, and knows its longest run. Takes memory for each free run, and so a call to the allocator now
-/// and then. Time grows with the logarithm of the number of free runs; aligned runs of a length that
-/// many free runs have, but not at such a place, take a look at each of those.
+/// Exact, and knows its longest run. Takes memory for each free run, and so a call to the allocator
+/// now and then. Time grows with the logarithm of the number of free runs; aligned runs of a length
+/// that many free runs have, but not at such a place, take a look at each of those.
 ///
-/// Invariant: both trees hold the same free runs, of which no two touch; with those in the ledger they
-/// cover every page once.
+/// Invariant: both trees hold the same free runs, of which no two touch; with those in the ledger
+/// they cover every page once.
 #[derive(Clone, Debug)]
 pub struct Tree {
     ledger: Ledger,

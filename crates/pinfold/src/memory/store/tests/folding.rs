@@ -125,7 +125,8 @@ fn nobody_asks_for_what_is_of_no_use() {
     assert!(!bench.pool.read().memory().is_movable());
 }
 
-/// Memory that another userfaultfd has cannot be given back to: messages come to other memory from then on.
+/// Memory that another userfaultfd has cannot be given back to: messages come to other memory from
+/// then on.
 #[test]
 fn memory_that_somebody_watches_is_left_to_him() {
     let bench = Bench::new();
@@ -149,7 +150,8 @@ fn memory_that_somebody_watches_is_left_to_him() {
     drop((held, others, first));
 }
 
-/// Threads take, fold, read and drop; the pool is exhausted now and then. No byte of one is in another.
+/// Threads take, fold, read and drop; the pool is exhausted now and then. No byte of one is in
+/// another.
 #[test]
 fn many_at_a_time() {
     let bench = Bench::new();

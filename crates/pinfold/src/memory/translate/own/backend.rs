@@ -72,8 +72,8 @@ impl By {
 #[derive(Debug)]
 pub(super) struct Guard {
     pub(super) reader: Reader,
-    /// The stamp up to which events are applied: memory that they concern is neither kept nor found
-    /// any more, and quarantines are noted.
+    /// The stamp up to which events are applied: memory that they concern is neither kept nor
+    /// found any more, and quarantines are noted.
     pub(super) applied: SharedStamp,
     pub(super) quarantine: Mutex<Quarantine>,
     pub(super) maps: Maps,

@@ -2,8 +2,8 @@
 //!
 //! 1. The stamp up to which events are applied.
 //! 2. Watch. Changes of the area from here on are told.
-//! 3. Is some of it in quarantine? Discards told before the stamp are over, unless it is. It has to be
-//!    asked *before* it is pinned: a discard may come, and its quarantine end, right after.
+//! 3. Is some of it in quarantine? Discards told before the stamp are over, unless it is. It has to
+//!    be asked *before* it is pinned: a discard may come, and its quarantine end, right after.
 //! 4. Which pages are there? Some changes are not told, so each transfer looks whether these are
 //!    there still; the pages it compares with have to be those that are pinned.
 //! 5. Pin.
@@ -11,11 +11,12 @@
 //! 7. Has no change happened since the stamp, told or under way? Otherwise the pinned memory may be
 //!    old, or be new memory that was mapped there since 2 and is not watched; or a discard was told
 //!    that is not in quarantine yet.
-//! 8. Are the same pages still there, and was none put into this process's memory since 4? If others were
-//!    there at 5 and these have come back, that took two faults, one each time. A fault is counted after the page is
-//!    there, and before its thread goes on: so two threads at once would have to be in between. A process that shares this
-//!    one's memory and is none of its threads is not counted: it would have to give two pages back and take them
-//!    again in the other order, within the time of a pin.
+//! 8. Are the same pages still there, and was none put into this process's memory since 4? If
+//!    others were there at 5 and these have come back, that took two faults, one each time. A fault
+//!    is counted after the page is there, and before its thread goes on: so two threads at once
+//!    would have to be in between. A process that shares this one's memory and is none of its
+//!    threads is not counted: it would have to give two pages back and take them again in the other
+//!    order, within the time of a pin.
 //!
 //! No I/O: the steps themselves are a trait's.
 
@@ -51,8 +52,8 @@ pub(super) trait Steps {
     fn stayed(&self, area: Area) -> bool;
 }
 
-/// Pins an area so that each later change of it will be told; or leaves all as it was, and says with
-/// [`Refused::NotKept`] why it cannot be kept.
+/// Pins an area so that each later change of it will be told; or leaves all as it was, and says
+/// with [`Refused::NotKept`] why it cannot be kept.
 pub(super) fn keep<S: Steps>(steps: &mut S, area: Area) -> Result<S::Pinned, Refused> {
     let not_kept = |why: Why| Refused::NotKept(why.number());
     let stamp = steps.stamp();

@@ -9,10 +9,10 @@
 //! [`begin_exact`](OwnMemory::begin_exact). The reasons:
 //! 1. Memory that is kept was watched before it was pinned, and nothing had happened to it when
 //!    that ended (`keep.rs` has the steps, `backend.rs` does them).
-//! 2. A call that changes watched memory, and of which the kernel tells, does not return before its event was
-//!    read, and before it was read a number changes that each hit looks at. A hit whose stamp is not that number first has all
-//!    events applied: each takes its range out of the cache, and a discard puts it into quarantine
-//!    (`quarantine.rs`).
+//! 2. A call that changes watched memory, and of which the kernel tells, does not return before its
+//!    event was read, and before it was read a number changes that each hit looks at. A hit whose
+//!    stamp is not that number first has all events applied: each takes its range out of the cache,
+//!    and a discard puts it into quarantine (`quarantine.rs`).
 //! 3. Of some calls the kernel does not tell: guards (`MADV_GUARD_INSTALL`, Linux 6.13), `shmat(2)`
 //!    with `SHM_REMAP`, and changes of memory that was put there by it; and no query about the
 //!    mapping shows afterwards that they were made. But pinned memory keeps its page, and the page
@@ -77,8 +77,8 @@ use super::{
 /// The space of kept memory. Memory pinned for one transfer has a space of its own.
 const HERE: SpaceId = SpaceId(0);
 
-/// Of the mappings that the system allows, one part of so many may come from areas here. Each takes two
-/// at most, since watching or locking part of a mapping splits it at each end.
+/// Of the mappings that the system allows, one part of so many may come from areas here. Each takes
+/// two at most, since watching or locking part of a mapping splits it at each end.
 const MAPPINGS_SHARE: u32 = 6;
 
 /// Attempts to pin an area to be kept.

@@ -11,8 +11,8 @@
 //! noted. The argument:
 //! 1. The discard belongs to a system call of one thread, and that call began before its event was
 //!    noted: the event is sent from within it.
-//! 2. A thread is in one system call at a time. If at a moment after the noting it is in none, or in
-//!    another one, the call that sent the event has ended, discard and all.
+//! 2. A thread is in one system call at a time. If at a moment after the noting it is in none, or
+//!    in another one, the call that sent the event has ended, discard and all.
 //! 3. A look finds this only for a thread that sleeps, and of which the kernel made sure that it
 //!    slept at the same place all through the look. The place of a running thread is not known; the
 //!    next look may tell.
@@ -64,8 +64,8 @@ struct Noted {
 /// The memory that may still be discarded. All ranges are addresses, from the first to behind the
 /// last.
 ///
-/// Looks are numbered. Invariant: `seen` has a number for a thread only if the thread was outside, or
-/// was not there, at a moment of the look with this number.
+/// Looks are numbered. Invariant: `seen` has a number for a thread only if the thread was outside,
+/// or was not there, at a moment of the look with this number.
 #[derive(Debug, Default)]
 pub(super) struct Quarantine {
     noted: Vec<Noted>,

@@ -14,8 +14,8 @@ pub struct Area {
 }
 
 impl Area {
-    /// The pages that have any of the bytes from `start` to `last`. `None` if they go beyond the end
-    /// of the space.
+    /// The pages that have any of the bytes from `start` to `last`. `None` if they go beyond the
+    /// end of the space.
     pub(super) fn around(space: SpaceId, start: u64, last: u64, page_bytes: u64) -> Option<Area> {
         let end = (last | (page_bytes - 1)).checked_add(1)?;
         Some(Area { space, start: start & !(page_bytes - 1), end })

@@ -1,8 +1,8 @@
 //! The areas as hits see them: a slot for each, and a table that finds them by address. A hit
 //! reaches nothing else, so it needs no lock.
 //!
-//! A slot is *live* (it can be hit), *retired* (not any more, but transfers still use it) or *free*.
-//! Its state is one word, and every step of the protocol is one change of that word:
+//! A slot is *live* (it can be hit), *retired* (not any more, but transfers still use it) or
+//! *free*. Its state is one word, and every step of the protocol is one change of that word:
 //!
 //! - A hit adds one to the transfers, by a compare-and-swap that fails if anything has changed
 //!   since it saw that the slot is live and read its area and handle.

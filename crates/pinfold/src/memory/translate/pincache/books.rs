@@ -1,11 +1,12 @@
 //! The books of a pin-down cache: the work of a miss. One thread at a time has them.
 //!
-//! Accounting: `now` is the sum over all slots that are not free, live and retired alike. It is added
-//! to before the back end pins and taken from after it has unpinned, so that at no instant more is
-//! pinned than `now` says, and `now` never exceeds the budget.
+//! Accounting: `now` is the sum over all slots that are not free, live and retired alike. It is
+//! added to before the back end pins and taken from after it has unpinned, so that at no instant
+//! more is pinned than `now` says, and `now` never exceeds the budget.
 //!
-//! No live area has all bytes of another. So areas in the order of their starts are also in the order
-//! of their ends, and the one that has some bytes, if any does, is the last that begins no later.
+//! No live area has all bytes of another. So areas in the order of their starts are also in the
+//! order of their ends, and the one that has some bytes, if any does, is the last that begins no
+//! later.
 
 use std::collections::BTreeMap;
 
@@ -173,8 +174,8 @@ impl<P: Pinner, E: Evict> Books<P, E> {
     /// Pins an area, and lets the `old` ones that it has within itself give way to it. Evicts for
     /// room, and, if it may, also if the back end is short of a resource.
     ///
-    /// The new pin comes before the old ones go, so that memory that is in use is never unpinned for
-    /// it. Only where there is no room for both, the old ones that are idle go first.
+    /// The new pin comes before the old ones go, so that memory that is in use is never unpinned
+    /// for it. Only where there is no room for both, the old ones that are idle go first.
     fn pin(
         &mut self,
         board: &Board,

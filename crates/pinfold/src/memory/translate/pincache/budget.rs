@@ -14,8 +14,8 @@ pub struct Budget {
     pub slots_max: u32,
     /// An area is merged with a request that it overlaps or touches if it is at most this many
     /// times as long. A merge pins anew the bytes that were pinned, so without a limit a buffer
-    /// that is sent piece by piece would be pinned as a whole for each piece. 0: never; `u32::MAX`:
-    /// always. Default 4, which pins each byte of such a buffer three times.
+    /// that is sent piece by piece would be pinned as a whole for each piece. 0: never;
+    /// `u32::MAX`: always. Default 4, which pins each byte of such a buffer three times.
     pub merge_growth_max: u32,
 }
 

@@ -67,8 +67,8 @@ pub enum NoPin {
     Invalid,
 }
 
-/// A transfer's hold on a pinned area; to be handed to the `end` of the cache that it is from. If it
-/// is dropped instead, its area stays pinned for good.
+/// A transfer's hold on a pinned area; to be handed to the `end` of the cache that it is from. If
+/// it is dropped instead, its area stays pinned for good.
 #[must_use = "the area stays pinned until this is handed to the cache's end"]
 #[derive(Debug, PartialEq, Eq)]
 pub struct Hold {

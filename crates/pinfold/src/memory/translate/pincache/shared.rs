@@ -12,8 +12,9 @@ use crate::memory::translate::SpaceId;
 
 /// Areas that stay pinned, for many threads.
 ///
-/// A hit takes no lock: one locked instruction to begin and one to end, on a cache line of the area's
-/// own. A miss takes the lock for as long as the back end pins and unpins; other misses wait.
+/// A hit takes no lock: one locked instruction to begin and one to end, on a cache line of the
+/// area's own. A miss takes the lock for as long as the back end pins and unpins; other misses
+/// wait.
 ///
 /// The least recently used area is known as of the last miss: the order of hits between two misses
 /// is not.

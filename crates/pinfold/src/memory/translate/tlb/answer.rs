@@ -23,13 +23,13 @@ pub struct Gone<T> {
     pub address: u64,
     /// Its translation.
     pub value: T,
-    /// Transfers that still use it. If 0, the page may be unpinned now; else the [`Tlb::end`](super::Tlb::end) of
-    /// the last of them hands it back once more, with 0.
+    /// Transfers that still use it. If 0, the page may be unpinned now; else the
+    /// [`Tlb::end`](super::Tlb::end) of the last of them hands it back once more, with 0.
     pub transfers: u32,
 }
 
-/// A transfer that uses a translation; to be handed to [`Tlb::end`](super::Tlb::end) of the TLB that it is from. If
-/// it is dropped instead, its entry stays for good.
+/// A transfer that uses a translation; to be handed to [`Tlb::end`](super::Tlb::end) of the TLB
+/// that it is from. If it is dropped instead, its entry stays for good.
 #[must_use = "the entry stays in flight until this is handed to Tlb::end"]
 #[derive(Debug, PartialEq, Eq)]
 pub struct Transfer<T> {

@@ -174,8 +174,8 @@ impl<T: Copy> Tlb<T> {
             let vacant = Entry::vacant(value);
             self.sets.resize(self.geometry.sets * self.geometry.ways, vacant);
         }
-        // At most one of the two is idle: an old one that was left its place to the new one, or room
-        // in the victim list.
+        // At most one of the two is idle: an old one that was left its place to the new one, or
+        // room in the victim list.
         let evicted = self.push_first(entry).and_then(|displaced| self.push_victim(displaced));
         old.filter(|old| old.transfers == 0).or(evicted)
     }
@@ -347,8 +347,8 @@ impl<T: Copy> Tlb<T> {
         displaced.is_there().then_some(displaced)
     }
 
-    /// Puts an entry last in the victim list. Returns the one that is evicted for it, if the list is
-    /// too long and any entry of it is idle.
+    /// Puts an entry last in the victim list. Returns the one that is evicted for it, if the list
+    /// is too long and any entry of it is idle.
     fn push_victim(&mut self, entry: Entry<T>) -> Option<Gone<T>> {
         self.victims.push_back(entry);
         let evicted = if self.victims.len() > self.geometry.victims {

@@ -37,6 +37,7 @@ fn waiting(token: u32, len: u64) -> Item {
         len,
         place,
         stream: false,
+        prefers_ring: false,
         unasked: false,
         given: false,
         exported,

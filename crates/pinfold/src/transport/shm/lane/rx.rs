@@ -230,4 +230,16 @@ impl LaneRx {
     pub(crate) fn claim_word(&self, claim: u32) -> &AtomicU64 {
         self.segment.word64(self.way.claim_at(claim))
     }
+
+    /// The word in which the sender reports the chunks that it has written of transfer `claim` of
+    /// this direction.
+    pub(crate) fn report_word(&self, claim: u32) -> &AtomicU64 {
+        self.segment.word64(self.way.report_at(claim))
+    }
+
+    /// The word in which the sender of requested message `index` of this direction claims what it
+    /// copies.
+    pub(crate) fn request_word(&self, index: u32) -> &AtomicU64 {
+        self.segment.word64(self.way.request_at(index))
+    }
 }

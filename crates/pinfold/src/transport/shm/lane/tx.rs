@@ -38,6 +38,8 @@ pub(crate) struct LaneTx {
     impatience: u32,
     /// True if it makes sense to wait for the consumer at all.
     waits: bool,
+    /// True if other ways of copying than those in use may be tried.
+    tries: bool,
     segment: Arc<Segment>,
     way: Direction,
     fence: LightFence,
@@ -60,6 +62,7 @@ impl LaneTx {
             holding: Holding::new(segment, way),
             impatience: 0,
             waits: true,
+            tries: true,
             segment: Arc::clone(segment),
             way,
             fence,
@@ -239,9 +242,19 @@ impl LaneTx {
         next > now && self.bulk.grow(next)
     }
 
+    /// Says whether the messages that follow may be copied in other ways than those in use, to see
+    /// how these do. Not if the ring itself is only being tried: there would never be enough
+    /// messages to know the best way, and each would be judged by a bad one.
+    pub(crate) fn may_try(&mut self, tries: bool) {
+        self.tries = tries;
+    }
+
     /// Chooses the cut of a message that has `len` bytes to go through the ring, in parts of about
     /// `part_len` bytes.
     pub(crate) fn cut(&mut self, len: u64, part_len: u64) -> Cut {
+        if !self.tries {
+            return self.fragments.cut_as_ever(len, part_len);
+        }
         let (segment, way) = (&self.segment, self.way);
         self.fragments
             .hear(|number| segment.word64(way.fragment_sample_at(number)).load(Ordering::Relaxed));
@@ -261,8 +274,13 @@ impl LaneTx {
         from: *const u8,
     ) -> Result<(), Violation> {
         let to = self.segment.bulk_ptr(self.way, *piece)?;
-        // SAFETY: `from` by contract, `to` by the check of its bounds.
-        piece.sample = unsafe { self.copies.copy_in(from, to, piece.len as usize) };
+        if self.tries {
+            // SAFETY: `from` by contract, `to` by the check of its bounds.
+            piece.sample = unsafe { self.copies.copy_in(from, to, piece.len as usize) };
+        } else {
+            // SAFETY: likewise.
+            unsafe { self.copies.copy_part(from, to, piece.len as usize) };
+        }
         Ok(())
     }
 
@@ -345,6 +363,18 @@ impl LaneTx {
     /// The word in which both sides claim the chunks of transfer `claim` of this direction.
     pub(crate) fn claim_word(&self, claim: u32) -> &AtomicU64 {
         self.segment.word64(self.way.claim_at(claim))
+    }
+
+    /// The word in which the sender reports the chunks that it has written of transfer `claim` of
+    /// this direction.
+    pub(crate) fn report_word(&self, claim: u32) -> &AtomicU64 {
+        self.segment.word64(self.way.report_at(claim))
+    }
+
+    /// The word in which the sender of requested message `index` of this direction claims what it
+    /// copies.
+    pub(crate) fn request_word(&self, index: u32) -> &AtomicU64 {
+        self.segment.word64(self.way.request_at(index))
     }
 
     /// Descriptors that the consumer has not gone past, as far as is known.

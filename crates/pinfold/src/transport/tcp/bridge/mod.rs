@@ -105,8 +105,9 @@ pub(crate) struct Bridge {
 }
 
 impl Bridge {
-    /// A bridge, and the mapping whose lanes it serves: the endpoint sends in the direction [`WAY`]. `rest`
-    /// has come already. `resumes`: it may [go on](Bridge::resume) over another connection.
+    /// A bridge, and the mapping whose lanes it serves: the endpoint sends in the direction
+    /// [`WAY`]. `rest` has come already. `resumes`: it may [go on](Bridge::resume) over another
+    /// connection.
     ///
     /// # Errors
     /// There is no memory for the lanes.
@@ -153,7 +154,8 @@ impl Bridge {
         self.socket.take()
     }
 
-    /// From here on the peer is given up if it does not answer. Its connection may be silent for so long.
+    /// From here on the peer is given up if it does not answer. Its connection may be silent for so
+    /// long.
     pub(crate) fn check_keep_alive(&mut self, silence: Duration) {
         self.keep_alive = Some(KeepAlive::new(silence));
     }
@@ -328,7 +330,8 @@ impl Bridge {
         }
     }
 
-    /// The message whose bytes come next, and how many there are, if they need not go through the lane.
+    /// The message whose bytes come next, and how many there are, if they need not go through the
+    /// lane.
     pub(crate) fn direct(&self) -> Option<(u32, u64)> {
         self.receiving.direct()
     }

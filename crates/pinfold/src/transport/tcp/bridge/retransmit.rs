@@ -2,8 +2,8 @@
 //! stay in the lane, those of long messages with their senders, until the peer has said that it has
 //! them.
 //!
-//! **Invariant.** It holds exactly the frames from the first that is not acknowledged to the last that was
-//! sent, in the order of their numbers.
+//! **Invariant.** It holds exactly the frames from the first that is not acknowledged to the last
+//! that was sent, in the order of their numbers.
 
 use std::collections::VecDeque;
 

@@ -417,8 +417,8 @@ impl Sending {
         let sent = match self.runs.front() {
             Some(&Run::Direct(_, mode)) if mode != SendMode::Plain => {
                 let parts = self.parts(|run| matches!(run, Run::Direct(..)))?.0;
-                // SAFETY: the parts are those of a message that is not named as sent; all up to the next
-                // that is not, which is its end.
+                // SAFETY: the parts are those of a message that is not named as sent; all up to the
+                // next that is not, which is its end.
                 unsafe { self.transmitter.send(socket.as_fd(), mode, &parts) }
             }
             _ => None,
@@ -450,8 +450,8 @@ impl Sending {
             std::mem::take(&mut first) || direct.is_none_or(|mode| mode == SendMode::Plain)
         })?;
         let started = if long { clock::ticks() } else { 0 };
-        // SAFETY: the parts are in `scratch`, or bulk bytes of pieces that were not given back, or those of
-        // messages that are not named as sent.
+        // SAFETY: the parts are in `scratch`, or bulk bytes of pieces that were not given back, or
+        // those of messages that are not named as sent.
         let sent = unsafe { socket.send(&parts, more) }?;
         if long && sent > 0 {
             self.transmitter.took(sent, started);

@@ -381,6 +381,7 @@ fn what_means_nothing_elsewhere_is_not_sent() {
         len: 2,
         place,
         stream: false,
+        prefers_ring: false,
         unasked: false,
         given: true,
         exported,

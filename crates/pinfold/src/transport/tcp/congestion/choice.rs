@@ -16,8 +16,8 @@ use std::time::Duration;
 
 use pinfold_sys::socket::stream::congestion::Progress;
 
-/// Trips that are short: there and back within a building. With one packet in 1000 lost, `reno` still brings some
-/// 100 MB/s at this length, and more the shorter it is.
+/// Trips that are short: there and back within a building. With one packet in 1000 lost, `reno`
+/// still brings some 100 MB/s at this length, and more the shorter it is.
 const SHORT: Duration = Duration::from_micros(500);
 /// The loss that is too much: of a window of so many packets or more, one in so many; but not if
 /// there are so few.

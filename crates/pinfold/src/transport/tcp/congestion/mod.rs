@@ -1,9 +1,10 @@
 //! The control of congestion on a connection, for hosts whose own way holds the connection back for
 //! no reason.
 //!
-//! A way that sends at a pace has the kernel do so for as long as the connection lasts, even if another is chosen
-//! later. So a socket leaves such a way before it connects or listens ([`HostsWay::put_off`]), and takes it when it is
-//! known where the connection leads ([`HostsWay::settle`]), before anything but the greeting has gone.
+//! A way that sends at a pace has the kernel do so for as long as the connection lasts, even if
+//! another is chosen later. So a socket leaves such a way before it connects or listens
+//! ([`HostsWay::put_off`]), and takes it when it is known where the connection leads
+//! ([`HostsWay::settle`]), before anything but the greeting has gone.
 //!
 //! - [`choice`]: the way to take; no I/O.
 

@@ -79,8 +79,8 @@ impl Greeting {
         peer_received: Option<Reached>,
     ) -> Box<Agreed> {
         let derive = |purpose| self.auth.prove(purpose, &self.transcript);
-        // A session keeps its name and its secret: Confirm may be lost, and then the two sides would
-        // have different ones.
+        // A session keeps its name and its secret: Confirm may be lost, and then the two sides
+        // would have different ones.
         let ticket = ticket.unwrap_or_else(|| {
             let long = derive(Purpose::SessionId);
             let (id, _) = long.split_first_chunk().expect("a name is shorter than a digest");

@@ -41,9 +41,10 @@ pub(crate) struct Agreed {
     pub tls: bool,
     /// The ticket to go on with if the connection breaks.
     ///
-    /// The accepting side knows a new session once it has seen the last packet of the greeting. If that
-    /// was lost, it refuses to go on with it, and says which process it is: if that is still the same,
-    /// nothing of the session has got there, and the connecting side may begin a new one with all of it.
+    /// The accepting side knows a new session once it has seen the last packet of the greeting. If
+    /// that was lost, it refuses to go on with it, and says which process it is: if that is
+    /// still the same, nothing of the session has got there, and the connecting side may begin
+    /// a new one with all of it.
     pub ticket: Ticket,
     /// The count of frames and bytes that the peer has received, if this goes on with a session.
     pub peer_received: Option<Reached>,

@@ -67,8 +67,8 @@ impl Identity {
     }
 }
 
-/// The algorithms: all those of TLS 1.3, the fastest that this processor has instructions for first; one way to
-/// agree on keys.
+/// The algorithms: all those of TLS 1.3, the fastest that this processor has instructions for
+/// first; one way to agree on keys.
 fn provider() -> CryptoProvider {
     use ring::cipher_suite::{
         TLS13_AES_128_GCM_SHA256, TLS13_AES_256_GCM_SHA384, TLS13_CHACHA20_POLY1305_SHA256,

@@ -1,5 +1,5 @@
-//! One side of an encrypted channel: bytes of the connection go in and come out, and so do those that are to be kept
-//! secret. No I/O.
+//! One side of an encrypted channel: bytes of the connection go in and come out, and so do those
+//! that are to be kept secret. No I/O.
 //!
 //! Accounting: of `incoming` the bytes from `start` to `end` have come, and TLS has not looked at
 //! them. TLS itself holds less than a record more of incoming bytes, at most one record that is

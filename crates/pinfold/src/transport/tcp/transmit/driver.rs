@@ -45,7 +45,8 @@ use crate::{
 /// may lock.
 const PINNED_MAX: u64 = 1 << 30;
 const PINNED_SHARE: u64 = 2;
-/// Bytes of one send whose pages are held for it: it is charged for what it asks for, not for what is sent.
+/// Bytes of one send whose pages are held for it: it is charged for what it asks for, not for what
+/// is sent.
 pub(super) const PER_SEND_MAX: usize = 512 << 10;
 /// Bytes of any other.
 const COPIED_MAX: usize = 1 << 30;

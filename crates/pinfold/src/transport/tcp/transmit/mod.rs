@@ -6,8 +6,8 @@
 //! - [`Transmitter`]: one for a connection. The mode of each message, and the bytes that the kernel
 //!   may still look at.
 //!
-//! The drivers of Bhikshesvaran, *Single Copy Device Driver for the IBM APE25*: two-copy, locked for each send,
-//! out of locked memory, from the start of a page.
+//! The drivers of Bhikshesvaran, *Single Copy Device Driver for the IBM APE25*: two-copy, locked
+//! for each send, out of locked memory, from the start of a page.
 
 mod calls;
 mod driver;

@@ -28,7 +28,8 @@ struct Stand {
     far: TcpStream,
 }
 
-/// A connection, and an outlet of this mode. The near side has room for a lot, the far side for little.
+/// A connection, and an outlet of this mode. The near side has room for a lot, the far side for
+/// little.
 fn stand(mode: SendMode, ring: bool) -> Stand {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     rustix::net::sockopt::set_socket_recv_buffer_size(&listener, 32 << 10).unwrap();

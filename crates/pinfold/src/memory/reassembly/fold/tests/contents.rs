@@ -103,7 +103,8 @@ fn huge_pages_stay_huge() {
 #[test]
 fn torn_huge_pages_are_told_to_the_pool() {
     let folder = folder(FREE);
-    // The second piece comes to lie a page behind; of one of three blocks nothing is left huge, either.
+    // The second piece comes to lie a page behind; of one of three blocks nothing is left huge,
+    // either.
     for blocks in [1, 3] {
         let pool = anonymous(&folder, 6 * HUGE_PAGES);
         let (message, bytes) = parts(&pool, &[HUGE_BYTES, PAGE, blocks * HUGE_BYTES]);
@@ -136,7 +137,8 @@ fn sealed_files_are_mapped_for_reading() {
     nothing_left(&folder, maps);
 }
 
-/// A huge page of a file is mapped by one fault, so that is worth while where copying a small one is cheap.
+/// A huge page of a file is mapped by one fault, so that is worth while where copying a small one
+/// is cheap.
 #[test]
 fn huge_files_are_mapped() {
     let costs = Costs { fault_ns: 100.0, copy_byte_ns: 0.05, map_page_ns: 500.0, ..Costs::DEFAULT };

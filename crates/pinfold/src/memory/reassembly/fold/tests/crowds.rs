@@ -1,4 +1,5 @@
-//! Several threads deliver and fold at once, out of pools that are too small for all of them and hold secrets.
+//! Several threads deliver and fold at once, out of pools that are too small for all of them and
+//! hold secrets.
 
 use std::{collections::VecDeque, os::fd::AsFd, sync::Arc, thread};
 

@@ -76,7 +76,8 @@ fn secrets_stay_where_they_were() {
             } else {
                 drop(folded)
             }
-            // A message that writes less than the one before shows zeros behind it, in all pages there are.
+            // A message that writes less than the one before shows zeros behind it, in all pages
+            // there are.
             let mut short = pool.take(Owner(1), 24 * PAGE as u64).unwrap();
             short.write(&[0; 100]).unwrap();
             let short = short.finish();

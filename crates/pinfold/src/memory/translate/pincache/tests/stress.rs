@@ -187,8 +187,8 @@ impl Evict for EndsLate {
     }
 }
 
-/// An area that is to give way to one that has it within itself is in flight when it is asked for room,
-/// and not any more when the policy is: it goes once.
+/// An area that is to give way to one that has it within itself is in flight when it is asked for
+/// room, and not any more when the policy is: it goes once.
 #[test]
 fn what_ends_while_room_is_made_is_unpinned_once() {
     let budget = budget(2);

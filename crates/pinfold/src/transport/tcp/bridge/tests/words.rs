@@ -63,7 +63,8 @@ impl Talk {
         let _ = self.side.rx.publish();
     }
 
-    /// All that the peer has heard by now: how many frames were received, and how much credit was released.
+    /// All that the peer has heard by now: how many frames were received, and how much credit was
+    /// released.
     fn heard(&mut self) -> Vec<(u64, u64)> {
         self.peer.set_read_timeout(Some(Duration::from_millis(30))).unwrap();
         let (mut heard, mut head) = (Vec::new(), [0; HEAD_BYTES]);
@@ -76,7 +77,8 @@ impl Talk {
     }
 }
 
-/// The end of one long message is told of with that of the next, if that is there; but not left out.
+/// The end of one long message is told of with that of the next, if that is there; but not left
+/// out.
 #[test]
 fn ends_are_told_together_where_the_next_is_taken_at_once() {
     let mut talk = Talk::new();

@@ -132,7 +132,8 @@ fn parts_of_two_greetings_do_not_mix() {
 
 #[test]
 fn what_is_reflected_is_not_believed() {
-    // All that it says comes back to it: as it is, with the role changed, and with the nonce changed, too.
+    // All that it says comes back to it: as it is, with the role changed, and with the nonce
+    // changed, too.
     for (role, other) in [(false, false), (true, false), (true, true)] {
         for auth in auths() {
             let connecting =

@@ -93,7 +93,8 @@ fn the_accepting_side_shows_the_secret_too() {
     let fits = |wanted: &Wanted| greeting.fits(&offer(1), &offer(2), Some(&ours), wanted, &knocks);
     assert_eq!(fits(&wanted(Role::Accepting, &theirs)), Ok(Some(reached(50))));
     let unknown = Err(Refusal::UnknownSession { incarnation: 101 });
-    // Another secret, the proof of the other role, of another number, of another greeting, none at all.
+    // Another secret, the proof of the other role, of another number, of another greeting, none at
+    // all.
     assert_eq!(fits(&wanted(Role::Accepting, &ours_wrong)), unknown);
     assert_eq!(fits(&wanted(Role::Connecting, &theirs)), unknown);
     let Wanted::Resume(good) = wanted(Role::Accepting, &theirs) else { panic!() };

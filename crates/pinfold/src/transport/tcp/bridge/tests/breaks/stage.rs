@@ -100,7 +100,8 @@ impl End {
                         .map(|part| Part { ptr: part.as_mut_ptr(), len: part.len() });
                     let header = Header::new(Kind::Eager, 0, number as u32);
                     let words = crate::wire::tcp::frame::long_eager(1, len as u64);
-                    // SAFETY: the memory stays where it is, and is written once the message is named.
+                    // SAFETY: the memory stays where it is, and is written once the message is
+                    // named.
                     let handed = unsafe {
                         side.bridge.send_directly(number as u64, header, &words, parts.into_iter())
                     };
