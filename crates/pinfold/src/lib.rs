@@ -6,7 +6,8 @@
 //!
 //! The modules, top to bottom; each uses only those below it:
 //!
-//! - `endpoint`: the types that programs hold: endpoints, requests, messages, views, regions.
+//! - `endpoint`: the types that programs hold: endpoints, requests, completion queues, messages,
+//!   views, regions.
 //! - `worker`: the state under the lock: posting, tag matching, progress, peers; and waiting.
 //! - `protocol`: rendezvous, handoff, active messages, remote memory access.
 //! - `transport`: how bytes reach a peer: greeting (`transport::local`), shared-memory lanes
@@ -59,11 +60,12 @@ mod worker;
 #[cfg(not(loom))]
 pub use self::{
     endpoint::{
-        Active, Answer, AtomicWord, Builder, DonatedBuf, Endpoint, Envelope, Exposed, Handoff,
+        Active, Answer, AtomicChange, AtomicRequest, AtomicWord, Builder, Completed, Completion,
+        CompletionQueue, CopyRequest, DonatedBuf, Endpoint, Envelope, Exposed, Handoff,
         HandoffVectored, Message, MessageRequest, NotGiven, Outstanding, OwnedBuf, OwnedBufMut,
-        PeerInfo, Progress, Received, RecvRequest, Region, RegionKey, RegionRequest, RemoteRegion,
-        RemoteSpace, Reply, Rights, Scope, ScopedRecv, ScopedSend, SendRequest, Source, TagMatch,
-        View, ViewRequest,
+        PeerInfo, Progress, Queueable, Received, RecvRequest, Region, RegionKey, RegionRequest,
+        RemoteRegion, RemoteSpace, Reply, Rights, Scope, ScopedRecv, ScopedSend, SendRequest,
+        Source, TagMatch, View, ViewRequest,
     },
     error::{Error, Gone, NotHandled, Result, Ungreeted, Untaken},
     memory::arena::{Arena, ArenaBuf, ArenaBuilder, ArenaStats, SharedArena, SharedBuf},

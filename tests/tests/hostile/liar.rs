@@ -56,6 +56,9 @@ pub const fn code(code: u64) -> u64 {
 
 pub const BULK_BYTES: u64 = 256 << 10;
 
+/// Claim lines of a direction.
+const CLAIMS: usize = 8;
+
 /// Receives that the victim posts.
 pub const RECEIVES: u64 = 16;
 
@@ -115,9 +118,8 @@ impl Liar {
         panic!("the victim writes nothing of kind {kind}");
     }
 
-    /// Announces messages that would rather go through the ring, and claims so many bytes of each
-    /// as soon as the victim asks for it: it soon takes over. The first `len` bytes come at
-    /// once.
+    /// Announces messages that would rather go through the ring, and claims so many bytes of each as
+    /// soon as the victim asks for it: it soon takes over. The first `len` bytes come at once.
     pub fn claim(&self, len: u64, bytes: u64) {
         let mut number = 0;
         while number < RECEIVES && !super::is_cut_off(self.segment) {
@@ -128,7 +130,14 @@ impl Liar {
             }
             let end = Instant::now() + Duration::from_millis(20);
             while Instant::now() < end {
-                scribble(self.segment.at + CONTROL[1] + 3 * LINE + 2 * 8, number << 48 | bytes);
+                for word in 0..RECEIVES as usize {
+                    let line = CONTROL[1] + (3 + word % CLAIMS) * LINE;
+                    let at = self.segment.at + line + (2 + word / CLAIMS) * 8;
+                    let generation = peek(at) >> 48;
+                    if generation > 0 {
+                        scribble(at, generation << 48 | bytes);
+                    }
+                }
             }
         }
     }

@@ -10,6 +10,7 @@ pub(crate) mod answer;
 pub(crate) mod blocking;
 pub(crate) mod buffers;
 pub(crate) mod builder;
+pub(crate) mod completion;
 pub(crate) mod config;
 pub(crate) mod contiguous;
 pub(crate) mod drain;
@@ -36,13 +37,17 @@ pub use active::Active;
 pub use answer::Answer;
 pub use buffers::{OwnedBuf, OwnedBufMut};
 pub use builder::Builder;
+pub use completion::{Completed, Completion, CompletionQueue, Queueable};
 pub use config::Progress;
 pub use drain::Outstanding;
 pub use give::NotGiven;
 pub use handle::Endpoint;
 pub use handoff::{DonatedBuf, Handoff, HandoffVectored, ViewRequest};
 pub use message::{Message, Received};
-pub use region::{AtomicWord, Region, RegionKey, RegionRequest, RemoteRegion, Rights};
+pub use region::{
+    AtomicChange, AtomicRequest, AtomicWord, CopyRequest, Region, RegionKey, RegionRequest,
+    RemoteRegion, Rights,
+};
 pub use reply::Reply;
 pub use request::{MessageRequest, RecvRequest, SendRequest};
 pub use scope::{Scope, ScopedRecv, ScopedSend};

@@ -52,6 +52,10 @@ impl Reply {
         post::arrived(done).map(Message::new)
     }
 
+    pub(crate) fn into_request(self) -> Request<()> {
+        self.inner
+    }
+
     /// The answer if it has come, after one turn of progress. Never waits.
     pub fn try_wait(&mut self) -> Option<Result<Message>> {
         self.inner.try_wait().map(Reply::output)

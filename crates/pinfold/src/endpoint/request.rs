@@ -30,7 +30,7 @@ use crate::{
         Engine,
         abandoned::Early,
         matching::{Source, TagMatch},
-        op::{Done, Keeps, OpKey},
+        op::{Done, Keeps, OpKey, Taker},
         post,
         shared::Shared,
     },
@@ -80,6 +80,59 @@ impl<B: Send + 'static> Request<B> {
     /// An operation posted.
     pub(crate) fn of(shared: &Arc<Shared>, posted: Result<OpKey>, buffer: B) -> Request<B> {
         Request::new(shared, posted.into(), MaybeUninit::new(buffer))
+    }
+
+    /// An operation that has ended already.
+    pub(crate) fn ended(shared: &Arc<Shared>, done: Result<Done>, buffer: B) -> Request<B> {
+        Request::new(shared, State::Ended(done), MaybeUninit::new(buffer))
+    }
+
+    /// An operation that `post` posts for the buffer.
+    pub(crate) fn post_with(
+        shared: &Arc<Shared>,
+        buffer: B,
+        post: impl FnOnce(&mut B) -> Result<OpKey>,
+    ) -> Request<B> {
+        let mut buffer = MaybeUninit::new(buffer);
+        // SAFETY: initialised just now.
+        let state = post(unsafe { buffer.assume_init_mut() }).into();
+        Request::new(shared, state, buffer)
+    }
+
+    /// Leaves the result to a taker, made around the buffer. Returns both if there is a result
+    /// already.
+    pub(crate) fn leave_to(
+        mut self,
+        make: impl FnOnce(B) -> Box<dyn Taker>,
+    ) -> Option<(Result<Done>, Box<dyn Taker>)> {
+        let state = std::mem::replace(&mut self.state, State::Spent);
+        if let State::Spent = state {
+            return None;
+        }
+        // SAFETY: initialised, since the state was not `Spent`, and read here once: it is now.
+        let taker = make(unsafe { self.buffer.assume_init_read() });
+        let key = match state {
+            State::Posted(key) => key,
+            State::Ended(done) => return Some((done, taker)),
+            State::Spent => return None,
+        };
+        let mut engine = match self.shared.enter() {
+            Ok(engine) => engine,
+            Err(forked) => return Some((Err(forked), taker)),
+        };
+        match engine.core.ops.get_mut(key) {
+            Some(op) if op.done.is_none() => {
+                op.taker = Some(taker);
+                // The thread that sleeps for all has to look for work that this left behind.
+                engine.kick_if_needed();
+                None
+            }
+            _ => {
+                let done = engine.take_done(key).unwrap_or(Err(Error::Closed));
+                drop(engine);
+                Some((done, taker))
+            }
+        }
     }
 
     /// The same request with another function for its drop.
@@ -269,6 +322,10 @@ impl<B: OwnedBuf> SendRequest<B> {
         (post::sent(done), buffer)
     }
 
+    pub(crate) fn into_request(self) -> Request<B> {
+        self.inner
+    }
+
     request_methods!((Result<Receipt>, B));
 }
 
@@ -322,6 +379,10 @@ impl<B: OwnedBufMut> RecvRequest<B> {
         (post::arrived(done).map(|arrived| Received::from(&arrived)), buffer)
     }
 
+    pub(crate) fn into_request(self) -> Request<B> {
+        self.inner
+    }
+
     request_methods!((Result<Received>, B));
 }
 
@@ -349,6 +410,10 @@ impl MessageRequest {
 
     fn output((done, ()): (Result<Done>, ())) -> Result<Message> {
         post::arrived(done).map(Message::new)
+    }
+
+    pub(crate) fn into_request(self) -> Request<()> {
+        self.inner
     }
 
     request_methods!(Result<Message>);

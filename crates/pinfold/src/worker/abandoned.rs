@@ -16,7 +16,7 @@
 use super::{
     Engine,
     core::{Core, Unexpected},
-    op::{Arrived, Bytes, Done, Lending, Op, OpKey, OpKind, RecvOp, RecvStage},
+    op::{Arrived, Bytes, Done, Keeps, Lending, Op, OpKey, OpKind, RecvOp, RecvStage},
     peer::Sink,
 };
 use crate::protocol::handoff::{
@@ -102,6 +102,18 @@ impl Engine {
         }
         self.update_gauges();
         self.kick_if_needed();
+    }
+
+    /// Gives up every operation whose result goes to the queue with this number.
+    pub(crate) fn abandon_all(&mut self, queue: u64) {
+        let is_of = |op: &Op| op.taker.as_ref().is_some_and(|taker| taker.is_of(queue));
+        let keys: Vec<OpKey> =
+            self.core.ops.open().filter(|(_, op)| is_of(op)).map(|(key, _)| key).collect();
+        for key in keys {
+            if let Some(taker) = self.core.ops.get_mut(key).and_then(|op| op.taker.take()) {
+                self.abandon(key, Keeps::Buffer(taker.into_buffer()));
+            }
+        }
     }
 
     /// The message of a receive that ended when it was posted, into `memory`, is left to the next

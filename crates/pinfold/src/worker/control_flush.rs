@@ -61,6 +61,14 @@ impl Shared {
         done
     }
 
+    /// Delivers answers that have found no room, if there are some, for a caller that may not call
+    /// again for long.
+    pub(crate) fn deliver_answers(self: &Arc<Shared>) {
+        if self.enter().is_ok_and(|engine| !engine.core.blocked.is_empty()) {
+            self.deliver();
+        }
+    }
+
     /// Delivers answers that have found no room.
     #[cold]
     fn deliver(self: &Arc<Shared>) {

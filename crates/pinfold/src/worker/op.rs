@@ -20,7 +20,7 @@ use crate::{
     worker::matching::PostedKey,
 };
 
-pub(crate) use super::wakes::Wakes;
+pub(crate) use super::wakes::{Deliver, Wakes};
 pub(crate) use crate::{
     memory::store::Bytes,
     protocol::rendezvous::{
@@ -248,6 +248,18 @@ pub(crate) enum OpKind {
     Open(Asked),
 }
 
+/// The taker of an operation's result, if that is not the caller or future that waits for it.
+pub(crate) trait Taker: Deliver {
+    /// Takes the result, to deliver it outside of the engine.
+    fn take(&mut self, result: Result<Done>);
+
+    /// Returns whether it takes results for the queue with this number.
+    fn is_of(&self, queue: u64) -> bool;
+
+    /// The buffer of the operation, whose result is no longer wanted.
+    fn into_buffer(self: Box<Self>) -> Box<dyn Any + Send>;
+}
+
 pub(crate) struct Op {
     pub kind: OpKind,
     pub done: Option<Result<Done>>,
@@ -258,6 +270,7 @@ pub(crate) struct Op {
     pub keeps: Option<Keeps>,
     /// The sender of the message that a handler was seeing to when it asked for this.
     pub origin: Option<PeerId>,
+    pub taker: Option<Box<dyn Taker>>,
 }
 
 /// The memory or state that has to stay until an operation has ended.
@@ -274,13 +287,14 @@ pub(crate) enum Keeps {
 
 impl Op {
     pub(crate) fn new(kind: OpKind) -> Op {
-        Op { kind, done: None, waker: None, abandoned: false, keeps: None, origin: None }
+        Op::kept(None, kind)
     }
 
     /// An operation whose result is not wanted, if it keeps something.
     #[inline(always)]
     pub(crate) fn kept(keeps: Option<Keeps>, kind: OpKind) -> Op {
-        Op { kind, done: None, waker: None, abandoned: keeps.is_some(), keeps, origin: None }
+        let abandoned = keeps.is_some();
+        Op { kind, done: None, waker: None, abandoned, keeps, origin: None, taker: None }
     }
 }
 
@@ -416,7 +430,13 @@ impl OpTable {
                 passed_on = Some(PassedOn { recv, result });
             }
         }
-        if op.abandoned {
+        if let Some(mut taker) = op.taker.take() {
+            wakes.wakers.extend(op.waker.take());
+            self.remove(key);
+            taker.take(result);
+            wakes.results.push(taker);
+            wakes.any = true;
+        } else if op.abandoned {
             match self.remove(key).and_then(|op| op.keeps) {
                 Some(Keeps::Buffer(buffer)) => wakes.drops.push(buffer),
                 Some(Keeps::Act(act)) => self.settled.push((key, act, result)),

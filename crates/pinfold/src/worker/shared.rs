@@ -371,6 +371,9 @@ fn leave(mut engine: Guard<'_, Engine>, shared: &Shared) {
     }
     let followers = if wakes.any { std::mem::take(&mut engine.followers) } else { Vec::new() };
     drop(engine);
+    for result in wakes.results {
+        result.deliver();
+    }
     for waker in wakes.wakers {
         waker.wake();
     }

@@ -2,8 +2,16 @@
 
 use std::{any::Any, task::Waker};
 
+/// A result to be handed on.
+pub(crate) trait Deliver: Send {
+    /// Hands it on.
+    fn deliver(self: Box<Self>);
+}
+
 #[derive(Default)]
 pub(crate) struct Wakes {
+    /// Results of operations that have a [`Taker`](super::op::Taker).
+    pub results: Vec<Box<dyn Deliver>>,
     pub wakers: Vec<Waker>,
     pub drops: Vec<Box<dyn Any + Send>>,
     /// True if something happened that a waiting thread may want to know.

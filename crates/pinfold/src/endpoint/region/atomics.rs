@@ -19,20 +19,31 @@ use crate::{
 /// A word for atomic operations: `u32`, `u64`, `i32` or `i64`.
 pub trait AtomicWord: Copy + sealed::Word {}
 
+/// A change of a word, with its operands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AtomicChange<W> {
+    /// Adds this, wrapping at the end of the word's range.
+    Add(W),
+    /// Bitwise and.
+    And(W),
+    /// Bitwise or.
+    Or(W),
+    /// Bitwise exclusive or.
+    Xor(W),
+    /// The lesser of the word and this.
+    Min(W),
+    /// The greater of the word and this.
+    Max(W),
+    /// This instead of the word.
+    Swap(W),
+    /// The second instead of the word, if the word is the first.
+    Replace(W, W),
+}
+
+use AtomicChange as Change;
+
 mod sealed {
-    /// A change of a word, with its operands.
-    #[derive(Clone, Copy)]
-    pub enum Change<W> {
-        Add(W),
-        And(W),
-        Or(W),
-        Xor(W),
-        Min(W),
-        Max(W),
-        Swap(W),
-        /// To the second, if it is the first.
-        Replace(W, W),
-    }
+    use super::Change;
 
     pub trait Word: Sized {
         /// Changes the word at `at`, and returns its old value.
@@ -49,10 +60,13 @@ mod sealed {
 
         /// The word with the bits that a peer named.
         fn of_bits(bits: u64) -> Self;
+
+        /// Its bits.
+        fn bits(self) -> u64;
     }
 }
 
-use sealed::{Change, Word};
+use sealed::Word;
 
 macro_rules! words {
     ($($word:ty: $atomic:ty, $kind:ident, $bits:ty;)*) => {
@@ -79,7 +93,6 @@ macro_rules! words {
             const KIND: usize = served_rma::Word::$kind as usize;
 
             fn asked(change: Change<$word>) -> (u8, u64, u64) {
-                let bits = |word: $word| u64::from(word as $bits);
                 let (does, with, other) = match change {
                     Change::Add(by) => (0, by, 0),
                     Change::And(with) => (1, with, 0),
@@ -90,11 +103,15 @@ macro_rules! words {
                     Change::Swap(to) => (6, to, 0),
                     Change::Replace(from, to) => (7, from, to),
                 };
-                (does, bits(with), bits(other))
+                (does, with.bits(), other.bits())
             }
 
             fn of_bits(bits: u64) -> $word {
                 bits as $word
+            }
+
+            fn bits(self) -> u64 {
+                u64::from(self as $bits)
             }
         }
 
@@ -134,21 +151,35 @@ pub(crate) unsafe fn by_number(at: *mut u8, asked: Asked) -> u64 {
     // SAFETY: by contract.
     unsafe {
         match asked.word {
-            served_rma::Word::U32 => by::<u32>(at, asked).into(),
+            served_rma::Word::U32 => by::<u32>(at, asked).bits(),
             served_rma::Word::U64 => by::<u64>(at, asked),
-            served_rma::Word::I32 => (by::<i32>(at, asked) as u32).into(),
-            served_rma::Word::I64 => by::<i64>(at, asked) as u64,
+            served_rma::Word::I32 => by::<i32>(at, asked).bits(),
+            served_rma::Word::I64 => by::<i64>(at, asked).bits(),
         }
     }
 }
 
+/// The change as a peer is asked for it.
+pub(super) fn asked<W: AtomicWord>(change: Change<W>) -> Asked {
+    let (does, with, other) = W::asked(change);
+    Asked { does, word: served_rma::Word::ALL[W::KIND], with, other }
+}
+
+/// The word with these bits.
+pub(super) fn of_bits<W: AtomicWord>(bits: u64) -> W {
+    W::of_bits(bits)
+}
+
+/// The bits of a word.
+pub(super) fn bits<W: AtomicWord>(word: W) -> u64 {
+    word.bits()
+}
+
 impl RemoteRegion {
     #[inline]
-    fn change<W: AtomicWord>(&self, offset: u64, change: Change<W>) -> Result<W> {
+    pub(super) fn change<W: AtomicWord>(&self, offset: u64, change: Change<W>) -> Result<W> {
         if let Some(served) = self.served() {
-            let (does, with, other) = W::asked(change);
-            let asked = Asked { does, word: served_rma::Word::ALL[W::KIND], with, other };
-            let was = W::of_bits(served.change(offset, asked)?);
+            let was = W::of_bits(served.change(offset, asked(change))?);
             self.tallies().changed();
             return Ok(was);
         }

@@ -55,6 +55,10 @@ struct Part {
 type Call = unsafe fn(u32, &[Segment], &[RemoteSegment]) -> io::Result<usize>;
 
 impl CmaRegion {
+    pub(super) fn shared(&self) -> &Arc<Shared> {
+        &self.shared
+    }
+
     pub(crate) fn new(reached: Reached, id: u64, peer: PeerId, shared: Arc<Shared>) -> CmaRegion {
         // The region has not been seen to stand yet.
         CmaRegion { reached, id, peer, shared, known: AtomicU64::new(u64::MAX), flag: None }

@@ -4,7 +4,8 @@
 //! - `owner`: [`Region`], the memory and the right to let others use it.
 //! - `remote`: [`RemoteRegion`], the region as a peer uses it. `mapped`: reads and writes where it
 //!   is mapped, `atomics`: the rest; `cma`: reads and writes where it is not; `served`: all of it
-//!   where the owner is on another host; `request`: reads and writes by a copy engine.
+//!   where the owner is on another host; `owned`: operations with a buffer of their own;
+//!   `request`: reads and writes by a copy engine.
 //!
 //! A region's memory is a file of its own, which only those peers are handed that show its key. So
 //! the kernel keeps all others out, keeps those in bounds that have it, and keeps them from writing
@@ -33,12 +34,19 @@
 pub(crate) mod atomics;
 pub(crate) mod cma;
 pub(crate) mod mapped;
+mod owned;
 mod owner;
 mod remote;
 mod request;
 mod served;
 
-pub use self::{atomics::AtomicWord, owner::Region, remote::RemoteRegion, request::RegionRequest};
+pub use self::{
+    atomics::{AtomicChange, AtomicWord},
+    owned::{AtomicRequest, CopyRequest},
+    owner::Region,
+    remote::RemoteRegion,
+    request::RegionRequest,
+};
 pub use crate::memory::translate::Rights;
 use crate::{Error, Result};
 

@@ -283,6 +283,14 @@ impl RemoteRegion {
         }
     }
 
+    pub(super) fn shared(&self) -> &Arc<Shared> {
+        match &self.0.access {
+            Here(mapped) => &mapped.shared,
+            Kernel(region) => region.shared(),
+            There(region) => region.shared(),
+        }
+    }
+
     pub(super) fn tallies(&self) -> &Tallies {
         &self.0.tallies
     }

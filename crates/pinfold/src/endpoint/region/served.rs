@@ -17,7 +17,10 @@ use crate::{
         served_rma::{BRIEF_MAX, BYTES_MAX, Change, Use, What},
         space::Claim,
     },
-    worker::{op::Done, shared::Shared},
+    worker::{
+        op::{Done, OpKey},
+        shared::Shared,
+    },
 };
 
 /// Parts of one call that are under way.
@@ -108,17 +111,46 @@ impl Served {
         self.all(all, under_way)
     }
 
-    #[cold]
-    #[inline(never)]
-    pub(super) fn change(&self, offset: u64, change: Change) -> Result<u64> {
-        let size = change.word.size();
-        if !offset.is_multiple_of(size) {
-            return Err(Error::Misaligned { offset, size });
-        }
+    /// Begins to write the `len` bytes of `memory`, `short` of which are `words`.
+    pub(super) fn begin_write(
+        &self,
+        offset: u64,
+        memory: Scatter,
+        short: Option<[u64; BRIEF_MAX / 8]>,
+    ) -> Result<OpKey> {
+        let len = memory.len();
         if !self.is_writable() {
             return Err(Error::ReadOnly);
         }
-        inside(offset, size, self.len())?;
+        inside(offset, len, self.len())?;
+        let what = match short {
+            Some(words) => What::Brief { len: len as usize, words },
+            None => What::Write { len },
+        };
+        self.post(offset, what, memory)
+    }
+
+    /// Begins to read into `memory`.
+    pub(super) fn begin_read(&self, offset: u64, memory: Scatter) -> Result<OpKey> {
+        let len = memory.len();
+        inside(offset, len, self.len())?;
+        self.post(offset, What::Read { len }, memory)
+    }
+
+    /// Begins to change a word.
+    pub(super) fn begin_change(&self, offset: u64, change: Change) -> Result<OpKey> {
+        self.check_word(offset, change)?;
+        self.post(offset, What::Change(change), Scatter::empty())
+    }
+
+    pub(super) fn shared(&self) -> &Arc<Shared> {
+        &self.shared
+    }
+
+    #[cold]
+    #[inline(never)]
+    pub(super) fn change(&self, offset: u64, change: Change) -> Result<u64> {
+        self.check_word(offset, change)?;
         let operation = self.begin(offset, What::Change(change), Scatter::empty())?;
         match operation.wait().map_err(withdrawn)? {
             Done::Was(word) => Ok(word),
@@ -133,11 +165,25 @@ impl Served {
         Ok(())
     }
 
+    fn check_word(&self, offset: u64, change: Change) -> Result<()> {
+        let size = change.word.size();
+        if !offset.is_multiple_of(size) {
+            return Err(Error::Misaligned { offset, size });
+        }
+        if !self.is_writable() {
+            return Err(Error::ReadOnly);
+        }
+        inside(offset, size, self.len())
+    }
+
     fn begin(&self, offset: u64, what: What, memory: Scatter) -> Result<BlockingOp<'_>> {
+        Ok(BlockingOp::new(&self.shared, self.post(offset, what, memory)?))
+    }
+
+    fn post(&self, offset: u64, what: What, memory: Scatter) -> Result<OpKey> {
         let asked = Use { claim: self.claim, offset, what };
         let using = ServedRequest { peer: self.peer, asked, size: self.len() };
-        let key = self.shared.enter()?.post_served(using, memory).map_err(withdrawn)?;
-        Ok(BlockingOp::new(&self.shared, key))
+        self.shared.enter()?.post_served(using, memory).map_err(withdrawn)
     }
 
     /// The receipt of all parts.
@@ -177,14 +223,14 @@ fn took(all: &mut Option<Receipt>, under_way: &mut VecDeque<BlockingOp<'_>>) -> 
 }
 
 /// The error that the end of a connection means to a user of a region, as on one host.
-fn withdrawn(error: Error) -> Error {
+pub(super) fn withdrawn(error: Error) -> Error {
     match error {
         Error::PeerGone { .. } | Error::UnknownPeer { .. } | Error::Closed => Error::Withdrawn,
         other => other,
     }
 }
 
-fn words_of(data: &[u8]) -> [u64; BRIEF_MAX / 8] {
+pub(super) fn words_of(data: &[u8]) -> [u64; BRIEF_MAX / 8] {
     let mut words = [0; BRIEF_MAX / 8];
     for (word, bytes) in words.iter_mut().zip(data.chunks(8)) {
         let mut eight = [0; 8];

@@ -63,7 +63,12 @@ impl Core {
         want: u64,
     ) -> Result<bool, Violation> {
         let can_be_taken_over = peer.cma_access.may(Way::WeRead).is_ok();
-        if !rts.prefers_ring || rts.given || !can_be_taken_over || want > claim::BYTES_MASK {
+        if !rts.prefers_ring
+            || rts.stream
+            || rts.given
+            || !can_be_taken_over
+            || want > claim::BYTES_MASK
+        {
             return Ok(false);
         }
         if peer.inbound_at(sid).is_some() {

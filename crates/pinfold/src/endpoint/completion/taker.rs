@@ -1,0 +1,168 @@
+#![allow(unsafe_code)]
+//! Operations whose results go to a queue.
+//!
+//! **Invariant.** The buffer of an operation lies in a [`Held`] from the moment its request is
+//! queued until the operation has ended, and nothing here touches it meanwhile but to move the box
+//! that it lies in.
+
+use std::{any::Any, mem::MaybeUninit, sync::Arc};
+
+use super::{
+    entry::{Completed, Completion},
+    queue::Ended,
+};
+use crate::{
+    Error, Message, MessageRequest, OwnedBuf, OwnedBufMut, Received, RecvRequest, Reply, Result,
+    SendRequest,
+    endpoint::{
+        region::{AtomicRequest, AtomicWord, CopyRequest},
+        request::Request,
+    },
+    worker::{
+        op::{Deliver, Done, Taker},
+        post,
+    },
+};
+
+/// A buffer whose bytes may be in use, of which moving it claims nothing.
+pub(super) struct Held<B>(MaybeUninit<B>);
+
+impl<B> Held<B> {
+    pub(super) fn into_inner(self) -> B {
+        let mut held = self;
+        let inner = std::mem::replace(&mut held.0, MaybeUninit::uninit());
+        std::mem::forget(held);
+        // SAFETY: initialised when it was made, and taken out here, once: what is left is never
+        // dropped.
+        unsafe { inner.assume_init() }
+    }
+}
+
+impl<B> Drop for Held<B> {
+    fn drop(&mut self) {
+        // SAFETY: initialised; `into_inner` forgets what it has taken it from.
+        unsafe { self.0.assume_init_drop() };
+    }
+}
+
+/// The meaning of an operation's result.
+pub(crate) type Means = fn(Result<Done>) -> Result<Completed>;
+
+/// An operation whose result goes to a queue.
+struct Queued {
+    queue: Arc<Ended>,
+    context: u64,
+    means: Means,
+    buffer: Box<dyn Any + Send>,
+    result: Option<Result<Done>>,
+}
+
+impl Deliver for Queued {
+    fn deliver(self: Box<Self>) {
+        let Queued { queue, context, means, buffer, result } = *self;
+        let result = means(result.unwrap_or(Err(Error::Closed)));
+        queue.push(Completion { context, result, buffer: Some(buffer) });
+    }
+}
+
+impl Taker for Queued {
+    fn take(&mut self, result: Result<Done>) {
+        self.result = Some(result);
+    }
+
+    fn is_of(&self, queue: u64) -> bool {
+        self.queue.number == queue
+    }
+
+    fn into_buffer(self: Box<Self>) -> Box<dyn Any + Send> {
+        self.queue.forget_one();
+        self.buffer
+    }
+}
+
+/// A request whose result can go to a [`CompletionQueue`](crate::CompletionQueue): sends, receives,
+/// requests to handlers, and operations on regions of peers.
+pub trait Queueable: sealed::Queueable {}
+
+pub(super) mod sealed {
+    use super::{Arc, Ended};
+
+    pub trait Queueable {
+        /// Lets the result go to this queue.
+        #[doc(hidden)]
+        fn go_to(self, queue: &Arc<Ended>, context: u64);
+    }
+}
+
+/// Lets the result of a request go to a queue.
+fn queue<B: Send + 'static>(request: Request<B>, queue: &Arc<Ended>, context: u64, means: Means) {
+    queue.begin(request.shared());
+    let make = |buffer| {
+        let buffer: Box<dyn Any + Send> = Box::new(Held(MaybeUninit::new(buffer)));
+        let queue = Arc::clone(queue);
+        Box::new(Queued { queue, context, means, buffer, result: None }) as Box<dyn Taker>
+    };
+    if let Some((result, mut taker)) = request.leave_to(make) {
+        taker.take(result);
+        (taker as Box<dyn Deliver>).deliver();
+    }
+}
+
+fn sent(done: Result<Done>) -> Result<Completed> {
+    post::sent(done).map(Completed::Sent)
+}
+
+fn received(done: Result<Done>) -> Result<Completed> {
+    post::arrived(done).map(|arrived| Completed::Received(Received::from(&arrived)))
+}
+
+fn message(done: Result<Done>) -> Result<Completed> {
+    post::arrived(done).map(|arrived| Completed::Message(Message::new(arrived)))
+}
+
+impl<B: OwnedBuf> sealed::Queueable for SendRequest<B> {
+    fn go_to(self, to: &Arc<Ended>, context: u64) {
+        queue(self.into_request(), to, context, sent);
+    }
+}
+
+impl<B: OwnedBufMut> sealed::Queueable for RecvRequest<B> {
+    fn go_to(self, to: &Arc<Ended>, context: u64) {
+        queue(self.into_request(), to, context, received);
+    }
+}
+
+impl sealed::Queueable for MessageRequest {
+    fn go_to(self, to: &Arc<Ended>, context: u64) {
+        queue(self.into_request(), to, context, message);
+    }
+}
+
+impl sealed::Queueable for Reply {
+    fn go_to(self, to: &Arc<Ended>, context: u64) {
+        queue(self.into_request(), to, context, message);
+    }
+}
+
+impl<B: Send + 'static> sealed::Queueable for CopyRequest<B> {
+    fn go_to(self, to: &Arc<Ended>, context: u64) {
+        queue(self.into_request(), to, context, |done| {
+            CopyRequest::<B>::receipt(done).map(Completed::Copied)
+        });
+    }
+}
+
+impl<W: AtomicWord> sealed::Queueable for AtomicRequest<W> {
+    fn go_to(self, to: &Arc<Ended>, context: u64) {
+        queue(self.into_request(), to, context, |done| {
+            AtomicRequest::<W>::bits(done).map(Completed::Was)
+        });
+    }
+}
+
+impl<B: OwnedBuf> Queueable for SendRequest<B> {}
+impl<B: OwnedBufMut> Queueable for RecvRequest<B> {}
+impl Queueable for MessageRequest {}
+impl Queueable for Reply {}
+impl<B: Send + 'static> Queueable for CopyRequest<B> {}
+impl<W: AtomicWord> Queueable for AtomicRequest<W> {}
