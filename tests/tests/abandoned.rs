@@ -1,6 +1,9 @@
 //! Receives that are given up, in every way and at every stage: each message is received exactly
 //! once, in order.
 
+#[path = "abandoned/donated.rs"]
+mod donated;
+
 use std::{
     future::Future,
     pin::Pin,
@@ -31,9 +34,13 @@ fn ring_only() -> Builder {
 
 /// Two endpoints that stay on their TCP connection, as on different hosts.
 fn tcp() -> (Endpoint, PeerId, Endpoint, PeerId) {
-    let builder = || builder().local_shortcut(false);
-    let one = builder().listen("tcp:127.0.0.1:0").build().unwrap();
-    let two = builder().build().unwrap();
+    connected(builder(), builder())
+}
+
+/// The same between endpoints of these builders.
+fn connected(ours: Builder, theirs: Builder) -> (Endpoint, PeerId, Endpoint, PeerId) {
+    let one = ours.local_shortcut(false).listen("tcp:127.0.0.1:0").build().unwrap();
+    let two = theirs.local_shortcut(false).build().unwrap();
     let address = one.listens_at().unwrap();
     let (to_two, to_one) = thread::scope(|scope| {
         let there = scope.spawn(|| two.connect(&address).unwrap());
@@ -132,7 +139,7 @@ fn receive_all(endpoint: &Endpoint, peer: PeerId, seed: u64) {
         let turn = || take_turns(endpoint, turns);
         let waits = random.below(4) == 0;
         let len = len_of(number).max(len_of(number + 1));
-        let came = match random.below(7) {
+        let came = match random.below(8) {
             0 => {
                 let request = endpoint.recv_message(peer, TAG);
                 let done = select(endpoint, &mut random, turns, request, |it| it.cancel());
@@ -158,7 +165,15 @@ fn receive_all(endpoint: &Endpoint, peer: PeerId, seed: u64) {
                 Err(Error::Timeout(_)) => None,
                 Err(error) => panic!("{number}: {error}"),
             },
-            5 => {
+            5 => match endpoint.recv_view_timeout(peer, TAG, Duration::from_micros(turns)) {
+                Ok(view) => {
+                    stamp::check(&view.to_vec().unwrap(), number);
+                    Some(())
+                }
+                Err(Error::Timeout(_)) => None,
+                Err(error) => panic!("{number}: {error}"),
+            },
+            6 => {
                 // Two receives, given up in either order.
                 let mut one = endpoint.recv_owned(peer, TAG, vec![0; len]);
                 let mut two = endpoint.recv_message(peer, TagMatch::any());
@@ -247,6 +262,12 @@ fn races_beside_a_thread_that_drives() {
 #[test]
 fn races_over_a_connection() {
     race(4, tcp());
+}
+
+#[test]
+fn races_over_an_encrypted_connection() {
+    let encrypted = || builder().key(&[7; 32]).encrypt(true);
+    race(5, connected(encrypted(), encrypted()));
 }
 
 // Kinds of receives, one after the other.
@@ -475,90 +496,6 @@ fn what_comes_into_a_scope_that_ends() {
             a.send(to_b, 1, b"").unwrap();
         });
     }
-}
-
-#[test]
-fn memory_that_was_given_away() {
-    let (a, to_b, b, to_a) = pair("abandoned-donated", builder(), builder());
-    let arena = Arena::new().unwrap();
-    for len in [100, 70_000, 3 * MIB] {
-        let parts = || vec![donation(&arena, 2 * MIB, 3), donation(&arena, 2 * MIB, 4)];
-        // A view that was never taken; then by a view, into memory, and by no receive until its
-        // sender takes it back.
-        for next in 0..3 {
-            let mut handoff = b.handoff(to_a, TAG, donation(&arena, len, 1));
-            let mut vectored = b.handoff_vectored(to_a, TAG, parts());
-            let (one, two) = (a.view_request(to_b, TAG), a.view_request(to_b, TAG));
-            work(&a, &b, 5);
-            drop(two);
-            drop(one);
-            match next {
-                0 => {
-                    let view = a.view_request(to_b, TAG).wait().unwrap();
-                    stamp::check(&view.to_vec().unwrap(), 1);
-                    assert_eq!(view.receipt().path, Path::Handoff);
-                    let joined = a.view_request(to_b, TAG).wait().unwrap();
-                    let bytes = joined.to_vec().unwrap();
-                    stamp::check(&bytes[..2 * MIB], 3);
-                    stamp::check(&bytes[2 * MIB..], 4);
-                }
-                1 => {
-                    let mut request = a.recv_owned(to_b, TAG, vec![0; len]);
-                    let mut done = None;
-                    until([&a, &b], "copied", || {
-                        done = request.try_wait();
-                        done.is_some()
-                    });
-                    let (received, bytes) = done.unwrap();
-                    received.unwrap();
-                    stamp::check(&bytes, 1);
-                    let mut request = a.recv_message(to_b, TAG);
-                    let mut done = None;
-                    until([&a, &b], "copied", || {
-                        done = request.try_wait();
-                        done.is_some()
-                    });
-                    let bytes = done.unwrap().unwrap();
-                    stamp::check(&bytes[..2 * MIB], 3);
-                    stamp::check(&bytes[2 * MIB..], 4);
-                }
-                _ => {
-                    assert!(handoff.cancel());
-                    assert!(vectored.cancel());
-                    let mut ended = (None, None);
-                    until([&a, &b], "taken back", || {
-                        ended.0 = ended.0.take().or_else(|| handoff.try_wait());
-                        ended.1 = ended.1.take().or_else(|| vectored.try_wait());
-                        ended.0.is_some() && ended.1.is_some()
-                    });
-                    assert!(matches!(ended.0.unwrap().0, Err(Error::Cancelled)));
-                    assert!(matches!(ended.1.unwrap().0, Err(Error::Cancelled)));
-                    assert!(a.probe(to_b, TAG).unwrap().is_none());
-                    continue;
-                }
-            }
-            let mut ended = (None, None);
-            until([&a, &b], "given back", || {
-                ended.0 = ended.0.take().or_else(|| handoff.try_wait());
-                ended.1 = ended.1.take().or_else(|| vectored.try_wait());
-                ended.0.is_some() && ended.1.is_some()
-            });
-            ended.0.unwrap().0.unwrap();
-            ended.1.unwrap().0.unwrap();
-        }
-        // The same with a handoff whose return is counted.
-        b.give(to_a, TAG, donation(&arena, len, 5)).unwrap();
-        let view = a.view_request(to_b, TAG);
-        work(&a, &b, 5);
-        drop(view);
-        let view = a.view_request(to_b, TAG).wait().unwrap();
-        stamp::check(&view.to_vec().unwrap(), 5);
-        drop(view);
-        until([&a, &b], "all is back in the arena", || arena.stats().buffers == 0);
-    }
-    let received = a.counters().received;
-    let all: u64 = received.iter().map(|count| count.messages).sum();
-    assert_eq!(all, 3 * (2 * 2 + 1), "each is counted once: {received:?}");
 }
 
 #[test]

@@ -57,7 +57,7 @@ fn neither_is_dumpable_any_more() {
 
 #[test]
 fn filters_of_the_one_side() {
-    for errno in [libc::EPERM, libc::ENOSYS, libc::EACCES, libc::ESRCH] {
+    for errno in [libc::EPERM, libc::ENOSYS, libc::EACCES, libc::ESRCH, libc::EIO] {
         play([&errno.to_string(), ""]);
         play(["", &errno.to_string()]);
     }
@@ -74,7 +74,7 @@ fn filters_of_both_sides() {
 /// same.
 #[test]
 fn filters_that_answer_as_if_memory_were_missing() {
-    for errno in [libc::EFAULT, libc::EINVAL, libc::ENOMEM] {
+    for errno in [libc::EFAULT, libc::EINVAL, libc::ENOMEM, libc::EAGAIN, libc::EINTR] {
         play([&errno.to_string(), &errno.to_string()]);
     }
 }
@@ -119,10 +119,11 @@ fn answer_here(mine: &str, theirs: &str) -> Option<i32> {
 }
 
 fn is_of_memory(errno: i32) -> bool {
-    [libc::EFAULT, libc::EINVAL, libc::ENOMEM].contains(&errno)
+    [libc::EFAULT, libc::EINVAL, libc::ENOMEM, libc::EAGAIN, libc::EINTR].contains(&errno)
 }
 
 const LENGTHS: [usize; 4] = [40_000, 70_000, MIB + 1, 7 * MIB];
+const ECHO: u32 = 1;
 
 /// One message of each kind goes one way.
 fn send_each(endpoint: &Endpoint, peer: PeerId, arena: &Arena, round: u64) -> Vec<Receipt> {
@@ -171,7 +172,7 @@ fn receive_each(endpoint: &Endpoint, peer: PeerId, round: u64) -> Vec<Receipt> {
     receipts
 }
 
-/// Sends a message of each kind each way, in turns.
+/// Sends a message of each kind each way, in turns, and has a handler echo one.
 fn exchange(
     endpoint: &Endpoint,
     peer: PeerId,
@@ -182,6 +183,15 @@ fn exchange(
     let sent = begins.then(|| send_each(endpoint, peer, arena, round));
     let received = receive_each(endpoint, peer, round);
     let sent = sent.unwrap_or_else(|| send_each(endpoint, peer, arena, round));
+    for asks in [true, false] {
+        if asks == begins {
+            let bytes = stamp::bytes(300_000, round);
+            stamp::check(&endpoint.request(peer, ECHO, &bytes).wait().unwrap(), round);
+            endpoint.send(peer, round << 8 | 9, b"").unwrap();
+        } else {
+            endpoint.recv(peer, round << 8 | 9).unwrap();
+        }
+    }
     [sent, received]
 }
 
@@ -221,6 +231,7 @@ fn traffic(endpoint: &Endpoint, peer: PeerId, args: &Args, begins: bool) {
         return;
     }
     let arena = Arena::new().unwrap();
+    endpoint.handle(ECHO, |active| active.reply(active.payload()).unwrap()).unwrap();
     let [sent, _] = exchange(endpoint, peer, &arena, 1, begins);
     assert!(
         sent.iter().all(|receipt| receipt.refused(Path::Cma).is_none_or(|why| !why.is_denial()))

@@ -13,7 +13,7 @@ const PROGRAM: &str = env!("CARGO_BIN_EXE_pinfold");
 const CLOSED: i32 = 128 + 13;
 
 /// Commands that print, and end by themselves.
-const COMMANDS: [&[&str]; 23] = [
+const COMMANDS: [&[&str]; 24] = [
     &["--help"],
     &["-h"],
     &["help"],
@@ -24,6 +24,7 @@ const COMMANDS: [&[&str]; 23] = [
     &["perf", "--help"],
     &["perf", "copy", "--help"],
     &["perf", "tcp", "--help"],
+    &["perf", "send-modes", "--help"],
     &["send", "--help"],
     &["recv", "-h"],
     &["top", "--help"],
@@ -47,6 +48,9 @@ const MEASURING: [&[&str]; 5] = [
     &["perf", "send-modes", "--sizes", "136", "--pieces", "1", "--rounds", "1"],
     &["perf", "tcp", "--latency", "8", "--stream", "64K", "--rounds", "1", "--no-tools"],
 ];
+
+/// Commands whose receipts are lost in `transfer/console.rs`.
+const ELSEWHERE: [&str; 2] = ["send", "recv"];
 
 fn run(words: &[&str], stdout: Stdio, stderr: Stdio) -> Output {
     let mut command = Command::new(PROGRAM);
@@ -75,6 +79,43 @@ fn fails(words: &[&str]) {
     let done = run(words, closed(), Stdio::piped());
     assert_eq!(done.status.code(), Some(CLOSED), "{words:?}: {}", said(&done));
     assert_eq!(said(&done), "", "{words:?}");
+}
+
+/// The subcommands of `above`, as its help lists them, and theirs.
+fn subcommands(above: &[String], found: &mut Vec<Vec<String>>) {
+    let words: Vec<&str> = above.iter().map(String::as_str).chain(["--help"]).collect();
+    let done = run(&words, Stdio::piped(), Stdio::piped());
+    assert!(done.status.success(), "{words:?}: {}", said(&done));
+    let help = String::from_utf8(done.stdout).unwrap();
+    let list = help.lines().skip_while(|line| *line != "Commands:").skip(1);
+    for line in list.take_while(|line| !line.is_empty()) {
+        // The lines that go on with a text begin further to the right.
+        let line = line.strip_prefix("  ").unwrap_or_else(|| panic!("{line:?}: {help}"));
+        if line.starts_with(' ') || line.starts_with("help ") {
+            continue;
+        }
+        let name = line.split(' ').next().unwrap().to_owned();
+        let all = [above, &[name]].concat();
+        found.push(all.clone());
+        subcommands(&all, found);
+    }
+}
+
+#[test]
+fn no_subcommand_is_left_out_here() {
+    let mut found = Vec::new();
+    subcommands(&[], &mut found);
+    assert!(found.len() >= 9, "{found:?}");
+    for name in &found {
+        let name: Vec<&str> = name.iter().map(String::as_str).collect();
+        let all = COMMANDS.into_iter().chain(MEASURING);
+        let words: Vec<_> = all.filter_map(|words| words.strip_prefix(&name[..])).collect();
+        let is_help = |words: &&[&str]| matches!(words, ["-h" | "--help"]);
+        assert!(words.iter().any(is_help), "the help of {name:?}");
+        let is_work = |words: &&[&str]| !matches!(words, ["-h" | "--help" | "--version"]);
+        let is_here = words.iter().any(is_work);
+        assert!(is_here || ELSEWHERE.contains(&name[0]), "what {name:?} finds");
+    }
 }
 
 #[test]

@@ -14,6 +14,8 @@ use rustix::process::{Pid, Signal, kill_process, test_kill_process};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_pinfold");
 const SIGNALS: [Signal; 3] = [Signal::INT, Signal::TERM, Signal::HUP];
+/// Commands that measure in one process.
+const ALONE: [&[&str]; 3] = [&["tune"], &["perf", "copy"], &["perf", "send-modes"]];
 /// A time far beyond any that a test takes.
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -83,6 +85,9 @@ fn measuring_ends_with_all_that_takes_part() {
         &["doctor"],
         &["tune", "--seconds", "50"],
         &["tune", "--seconds", "50", "--dry-run"],
+        &["perf", "copy", "--seconds", "50"],
+        &["perf", "tcp", "--seconds", "50"],
+        &["perf", "send-modes", "--seconds", "50"],
     ] {
         for signal in SIGNALS {
             let home = tempfile::tempdir().unwrap();
@@ -92,7 +97,7 @@ fn measuring_ends_with_all_that_takes_part() {
             command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
             let mut child = command.spawn().unwrap();
             let mut started = Vec::new();
-            if words[0] == "tune" {
+            if ALONE.iter().any(|alone| words.starts_with(alone)) {
                 thread::sleep(Duration::from_millis(300));
             } else {
                 wait_until("it has started another", || {

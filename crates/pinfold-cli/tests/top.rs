@@ -224,6 +224,23 @@ fn what_waits_is_seen() {
     assert!(peer["credit_stalls"].as_u64() >= peer["waiting"].as_u64());
     assert!(peer["queued"].as_u64().unwrap() > 0 && peer["blocked"] == true, "{peer:#}");
     assert!(peer["room_stalls"].as_u64().unwrap() > 0);
+    // It waits, and since when can be seen; who has nothing to send does not wait.
+    assert!(peer["waits_s"].as_f64().unwrap() > 0.0, "{peer:#}");
+    assert!(full.peers[0]["waits_s"].is_null(), "{:#}", full.peers[0]);
+    let pid = arranger.pid().to_string();
+    let end = Instant::now() + PATIENCE;
+    loop {
+        let table = run(&["top", "--once", "--pid", &pid]);
+        // Only what waits for long is worth a word.
+        if table.contains("sends wait for ") {
+            assert_eq!(table.matches("sends wait for ").count(), 1, "{table}");
+            break;
+        }
+        assert!(Instant::now() < end, "{table}");
+    }
+    let later = look_at(arranger.pid());
+    let later = later.endpoints.iter().find(|one| one.own["label"] == "eager").unwrap();
+    assert!(later.peers[0]["waits_s"].as_f64() >= Some(1.0), "{:#}", later.peers[0]);
     // The memory of arenas is the process's.
     for endpoint in [full, eager] {
         let bytes = endpoint.own["arena_bytes"].as_u64().unwrap();
@@ -248,6 +265,9 @@ fn what_waits_is_seen() {
         assert_eq!(of[field], 0, "{field}: {of:#}");
     }
     assert_eq!(eager.peers[0]["blocked"], false);
+    for of in [&full.peers[0], &eager.peers[0]] {
+        assert!(of["waits_s"].is_null(), "{of:#}");
+    }
     assert_eq!(full.own["arena_bytes"], 0);
     arranger.say("leave");
     arranger.end_well();

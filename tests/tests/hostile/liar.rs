@@ -56,8 +56,8 @@ pub const fn code(code: u64) -> u64 {
 
 pub const BULK_BYTES: u64 = 256 << 10;
 
-/// Claim lines of a direction.
-const CLAIMS: usize = 8;
+/// Pieces of 64 bytes, fewer than the message has.
+const PIECES: u32 = 10_000;
 
 /// Receives that the victim posts.
 pub const RECEIVES: u64 = 16;
@@ -118,27 +118,19 @@ impl Liar {
         panic!("the victim writes nothing of kind {kind}");
     }
 
-    /// Announces messages that would rather go through the ring, and claims so many bytes of each as
-    /// soon as the victim asks for it: it soon takes over. The first `len` bytes come at once.
-    pub fn claim(&self, len: u64, bytes: u64) {
-        let mut number = 0;
-        while number < RECEIVES && !super::is_cut_off(self.segment) {
-            number += 1;
-            self.write(RTS, number, &[HOSTILE, 1 << 20, 0, 1 | PREFERS_RING]);
-            if len > 0 {
-                self.write(DATA, number, &[piece(0, len)]);
+    /// Announces a message that would rather go through the ring, and sends pieces of it for some
+    /// time, so that the victim does not take it over yet; claims so many `bytes` meanwhile.
+    pub fn claim(&self, bytes: u64) {
+        self.write(RTS, 1, &[HOSTILE, 1 << 20, 0, 1 | PREFERS_RING]);
+        let word = self.segment.at + CONTROL[1] + 3 * LINE + 2 * 8;
+        let end = Instant::now() + Duration::from_millis(20);
+        let mut pieces = 0;
+        while Instant::now() < end && !super::is_cut_off(self.segment) {
+            if newest(self.segment).0 - consumed(self.segment) < BATCH && pieces < PIECES {
+                self.write(DATA, 1, &[piece(0, 64)]);
+                pieces += 1;
             }
-            let end = Instant::now() + Duration::from_millis(20);
-            while Instant::now() < end {
-                for word in 0..RECEIVES as usize {
-                    let line = CONTROL[1] + (3 + word % CLAIMS) * LINE;
-                    let at = self.segment.at + line + (2 + word / CLAIMS) * 8;
-                    let generation = peek(at) >> 48;
-                    if generation > 0 {
-                        scribble(at, generation << 48 | bytes);
-                    }
-                }
-            }
+            scribble(word, 1 << 48 | bytes);
         }
     }
 

@@ -2,6 +2,7 @@
 //! copied where it does not pay or cannot be done, with a receipt that says why, and always back in
 //! its arena in the end.
 
+mod bounds;
 mod limits;
 mod ways;
 

@@ -6,22 +6,32 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// The modules with public calls.
-const MODULES: [&str; 3] = ["endpoint", "memory/arena", "status"];
+/// The modules and files with public calls.
+const MODULES: [&str; 9] = [
+    "copy",
+    "endpoint",
+    "error.rs",
+    "memory/arena",
+    "memory/reassembly",
+    "memory/translate",
+    "policy/route",
+    "status",
+    "transport/local/access.rs",
+];
 
 /// Calls that take the same way as one that is made here, or that no program makes.
 const LEFT_OUT: [&str; 0] = [];
 
 fn files(at: PathBuf, found: &mut Vec<String>) {
+    if at.is_file() {
+        found.push(fs::read_to_string(&at).expect("text"));
+        return;
+    }
     for entry in fs::read_dir(at).expect("the sources") {
         let path = entry.expect("a file").path();
         let name = path.file_name().and_then(|name| name.to_str()).expect("a name");
-        if name.starts_with("tests") {
-            continue;
-        }
-        match path.is_dir() {
-            true => files(path, found),
-            false => found.push(fs::read_to_string(&path).expect("text")),
+        if !name.starts_with("tests") {
+            files(path, found);
         }
     }
 }
@@ -43,7 +53,7 @@ fn every_public_call_is_made() {
         let rest = names.iter().find_map(|name| line.strip_prefix(name));
         calls.extend(rest.and_then(|rest| rest.split(['(', '<']).next()));
     }
-    assert!(calls.len() > 90, "{}: {calls:?}", calls.len());
+    assert!(calls.len() > 300, "{}: {calls:?}", calls.len());
     let mut tests = Vec::new();
     files(here.join("tests/small_stack"), &mut tests);
     let tests = tests.concat();

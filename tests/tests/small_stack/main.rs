@@ -1,12 +1,17 @@
-//! Every call of endpoints, arenas, regions, spaces and views in threads with little stack, as in
+//! Every public call, from endpoints to tables of copies, in threads with little stack, as in
 //! programs that have many threads: fibers, runtimes of other languages, `ulimit -s`.
 
 mod active;
+mod choosing;
+mod copying;
 mod covered;
+mod folding;
 mod memory;
 mod messages;
 mod one_sided;
+mod queues;
 mod tcp;
+mod translating;
 
 use std::{
     sync::{

@@ -48,6 +48,7 @@ pub fn use_region(endpoint: &Endpoint, peer: PeerId) {
     assert_eq!((remote.len(), remote.is_empty(), remote.peer()), (LEN as u64, false, peer));
     assert_eq!(remote.rights(), Rights::ReadWrite);
     let _ = (remote.path(), remote.why_not_mapped());
+    super::queues::use_queue(endpoint, peer, &remote);
     for len in [8, 1000, 100_000, 2 << 20] {
         let (bytes, mut back) = (stamp::bytes(len, 7), vec![0; len]);
         assert!(!remote.write(128, &bytes).unwrap().to_string().is_empty());

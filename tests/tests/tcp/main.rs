@@ -3,6 +3,7 @@
 mod changed;
 mod credit;
 mod crowd;
+mod donated;
 mod encrypted;
 mod ends;
 mod forged;

@@ -223,7 +223,7 @@ impl Failure {
 }
 
 /// For [`Result::map_err`]: adds the name of the failed call to an error of this side, if a filter
-/// may have denied the call.
+/// may have denied the call, or a limit on threads.
 pub(super) fn by<E: Into<io::Error>>(call: &'static str) -> impl Fn(E) -> io::Error + Copy {
     move |error| {
         let error = error.into();
@@ -231,15 +231,27 @@ pub(super) fn by<E: Into<io::Error>>(call: &'static str) -> impl Fn(E) -> io::Er
             Some(errno @ (Errno::PERM | Errno::NOSYS)) if !trial::is_unfiltered() => {
                 io::Error::new(error.kind(), Failed { call, errno })
             }
+            // No thread or process is to be had.
+            Some(errno @ Errno::AGAIN) if call == THREAD => {
+                io::Error::new(error.kind(), Failed { call, errno })
+            }
             _ => error,
         }
     }
 }
 
+/// The call that starts a thread.
+pub(super) const THREAD: &str = "clone3";
+
 /// The kernel's error, with a remedy where that is clear.
 fn explain(error: &io::Error) -> String {
     if let Some(failed) = error.get_ref().and_then(|inner| inner.downcast_ref::<Failed>()) {
         let call = failed.call;
+        if failed.errno == Errno::AGAIN {
+            return format!(
+                "{failed}; raise the limit on processes and threads (ulimit -u, pids.max)"
+            );
+        }
         return format!("{failed}; if system calls are filtered (seccomp), have that allow {call}");
     }
     let remedy = match Errno::from_io_error(error) {

@@ -28,7 +28,7 @@ use pinfold::{
 };
 
 use super::{
-    failure::{Failure, by},
+    failure::{Failure, THREAD, by},
     frame::{
         BLOCK_BYTES, BadRecord, Cause, Content, Hello, RECORD_BYTES_MAX, Record, Totals, VERSION,
         tag,
@@ -250,7 +250,7 @@ impl Pump {
                 let result = write(Intake::new(target), &work_out, &make_room, &progress);
                 let _ = outcome_in.send_blocking(result);
             })
-            .map_err(|why| Failure::local("starting", "a thread", by("clone3")(why)))?;
+            .map_err(|why| Failure::local("starting", "a thread", by(THREAD)(why)))?;
         let posted = (0..WINDOW).map(|_| expect_flow(link)).collect();
         let pump = Pump {
             posted,

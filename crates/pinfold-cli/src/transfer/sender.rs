@@ -19,7 +19,7 @@ use pinfold::{Handoff, Receipt, SendRequest};
 
 use super::{
     block::{Block, Blocks},
-    failure::{Failure, by},
+    failure::{Failure, THREAD, by},
     frame::{Content, Hello, RECORD_BYTES_MAX, Record, Totals, VERSION, tag},
     link::Link,
     meter::Meter,
@@ -64,7 +64,7 @@ pub(super) async fn run(
     thread::Builder::new()
         .name("reader".into())
         .spawn(move || Reader::new(pieces_in, blocks, returned).run(&plan))
-        .map_err(|why| Failure::local("starting", "a thread", by("clone3")(why)))?;
+        .map_err(|why| Failure::local("starting", "a thread", by(THREAD)(why)))?;
     let reply = link.expect(tag::REPLY, vec![0; RECORD_BYTES_MAX]);
     let mut pump = Pump {
         pieces: Box::pin(pieces),

@@ -11,7 +11,7 @@ use std::{
 
 use futures_lite::{Stream, future};
 
-use super::failure::by;
+use super::failure::{THREAD, by};
 use crate::signals;
 
 /// Time between looks if there is no thread that tells the time.
@@ -73,7 +73,7 @@ impl Interrupts {
                 }
             }
         });
-        started.map_err(by("clone3"))?;
+        started.map_err(by(THREAD))?;
         Ok(Interrupts { signals: Some(Box::pin(out)) })
     }
 

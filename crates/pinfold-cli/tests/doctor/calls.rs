@@ -141,6 +141,28 @@ fn a_userfaultfd_comes_by_the_device_as_well() {
     }
 }
 
+/// The doctor finds huge pages exactly where an arena of this process has them.
+#[test]
+fn huge_pages_are_those_that_an_arena_has() {
+    if !is_open() {
+        return;
+    }
+    let has_them = || {
+        let arena = pinfold::Arena::builder().build().unwrap();
+        let _buffer = arena.alloc(8 << 20).unwrap();
+        arena.stats().bytes_huge > 0
+    };
+    let before = has_them();
+    let found = under("deny 1");
+    if has_them() != before {
+        return pinfold_tests::skip::skip("huge pages come and go at the moment");
+    }
+    let facility = found.facility("huge_shared_pages");
+    assert_eq!(facility["status"] == "works", before, "{facility:#}");
+    // Without them there is a reason.
+    assert_eq!(facility["why"].is_null(), before, "{facility:#}");
+}
+
 /// `MADV_COLLAPSE`: an arena does without, and the filter is named.
 #[test]
 fn huge_pages_that_a_filter_denies() {

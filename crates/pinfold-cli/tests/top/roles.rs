@@ -5,10 +5,10 @@ use std::{
     io::Write,
     os::fd::{AsFd, OwnedFd},
     thread,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
-use pinfold::{Arena, Endpoint, Error, PathSet, RegionKey, Rights, Source, TagMatch};
+use pinfold::{Arena, Endpoint, Error, PathSet, RegionKey, Rights, Source, TagMatch, status};
 use pinfold_tests::{
     Args,
     host::fork,
@@ -147,6 +147,12 @@ pub fn arranger(_: &Args) {
     let posted = [full.recv_message(from, 100), full.recv_message(Source::Any, 101)];
     let sends: Vec<_> = (0..100).map(|tag| eager.send_owned(to, tag, vec![1u8; 1000])).collect();
     while full.progress().unwrap() | eager.progress().unwrap() {}
+    // Since when sends wait is noted at some of the looks that an endpoint takes.
+    let end = Instant::now() + PATIENCE;
+    while !sends_wait("eager") {
+        assert!(Instant::now() < end, "nothing is noted of the sends that wait");
+        eager.progress().unwrap();
+    }
     let arena = Arena::new().unwrap();
     let buf = arena.alloc_zeroed(3 << 20).unwrap();
     say("arranged");
@@ -170,6 +176,13 @@ pub fn arranger(_: &Args) {
     }
     say("settled");
     assert_eq!(hear(), "leave");
+}
+
+/// Returns whether others can see that sends wait at an endpoint of this process.
+fn sends_wait(label: &str) -> bool {
+    let endpoints = status::endpoints_of(std::process::id()).unwrap().endpoints;
+    let endpoint = endpoints.iter().find(|endpoint| endpoint.label == label).unwrap();
+    endpoint.peers.iter().any(|peer| peer.waits.is_some())
 }
 
 /// Has a peer, and waits for a message in vain.

@@ -6,7 +6,7 @@ use std::{
     os::unix::{fs::PermissionsExt, process::ExitStatusExt},
     path::{Path, PathBuf},
     process::{Child, ChildStdin, ChildStdout, Command, ExitStatus, Stdio},
-    sync::mpsc,
+    sync::{Arc, Mutex, mpsc},
     thread,
     time::{Duration, Instant},
 };
@@ -171,6 +171,7 @@ pub struct Running {
     pub child: Child,
     words: String,
     stderr: mpsc::Receiver<String>,
+    said: Arc<Mutex<Vec<u8>>>,
 }
 
 /// The end of a command.
@@ -183,15 +184,35 @@ pub struct Ended {
 
 impl Running {
     fn new(mut child: Child, words: &[&str]) -> Running {
-        let stderr = child.stderr.take().unwrap();
+        let mut stderr = child.stderr.take().unwrap();
         let (text, stderr_text) = mpsc::channel();
+        let said = Arc::new(Mutex::new(Vec::new()));
+        let heard = Arc::clone(&said);
         thread::spawn(move || {
-            let mut stderr = stderr;
-            let mut all = Vec::new();
-            let _ = stderr.read_to_end(&mut all);
-            let _ = text.send(String::from_utf8_lossy(&all).into_owned());
+            let mut part = [0; 4096];
+            loop {
+                match stderr.read(&mut part) {
+                    Ok(0) => break,
+                    Ok(len) => heard.lock().unwrap().extend_from_slice(&part[..len]),
+                    Err(why) if why.kind() == std::io::ErrorKind::Interrupted => {}
+                    Err(_) => break,
+                }
+            }
+            let _ = text.send(String::from_utf8_lossy(&heard.lock().unwrap()).into_owned());
         });
-        Running { child, words: words.join(" "), stderr: stderr_text }
+        Running { child, words: words.join(" "), stderr: stderr_text, said }
+    }
+
+    /// Returns whether standard error has `text` in it already.
+    pub fn has_said(&self, text: &str) -> bool {
+        String::from_utf8_lossy(&self.said.lock().unwrap()).contains(text)
+    }
+
+    /// Waits until standard error has `text` in it.
+    #[track_caller]
+    pub fn wait_for(&self, text: &str) {
+        let what = format!("'pinfold {}' says {text:?}", self.words);
+        wait_until(&what, || self.has_said(text));
     }
 
     pub fn signal(&self, signal: Signal) {

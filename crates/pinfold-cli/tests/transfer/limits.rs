@@ -1,10 +1,12 @@
-//! Limits on the size of files: `ulimit -f`.
+//! Limits on the size of files, `ulimit -f`, and on the number of threads, `ulimit -u`.
 
-use std::{fs, process::Command};
+use std::{fs, os::unix::fs::PermissionsExt, process::Command};
+
+use pinfold_tests::skip::is_root_or_skip;
 
 use crate::{
     BOX,
-    harness::{PROGRAM, Place, pattern},
+    harness::{PROGRAM, Place, Running, pattern},
     messages,
 };
 
@@ -66,4 +68,50 @@ fn a_sender_that_may_have_no_files_sends_all_the_same() {
     place.run_in(Command::new("sh").args(["-c", &script])).end().assert_code(0);
     recv.end().assert_code(0);
     assert!(fs::read(place.path("out/file")).unwrap() == contents);
+}
+
+/// A place of a user other than root, which no limit on threads binds, with a file of 3 MiB.
+fn place_of_the_bound() -> Option<Place> {
+    if !is_root_or_skip("becoming a user that a limit on threads binds") {
+        return None;
+    }
+    let place = Place::of_nobody();
+    fs::set_permissions(place.dir("out"), fs::Permissions::from_mode(0o777)).unwrap();
+    fs::write(place.path("file"), pattern(3 << 20, 10)).unwrap();
+    fs::set_permissions(place.path("file"), fs::Permissions::from_mode(0o644)).unwrap();
+    Some(place)
+}
+
+/// Starts `pinfold` as a user that has more threads than the limit already: this one.
+fn without_threads(place: &Place, words: &[&str]) -> Running {
+    let mut command = Command::new("setpriv");
+    command.args(["--reuid=65534", "--regid=65534", "--clear-groups"]);
+    place.run_in(command.args(["prlimit", "--nproc=1", "./pinfold"]).args(words))
+}
+
+/// The file goes through, as it does on any day.
+fn goes_through(place: &Place, recv: Running) {
+    place.send(&["file", BOX]).end().assert_code(0);
+    recv.end().assert_code(0);
+    assert!(fs::read(place.path("out/file")).unwrap() == pattern(3 << 20, 10));
+}
+
+#[test]
+fn a_receiver_that_can_have_no_thread_ends_by_itself() {
+    let Some(place) = place_of_the_bound() else { return };
+    let recv = without_threads(&place, &["recv", BOX, "out"]).end();
+    recv.assert_code(5).assert_says("clone3").assert_says("ulimit -u");
+    assert_eq!(fs::read_dir(place.path("out")).unwrap().count(), 0, "something is left behind");
+    // The name is free, and later all is well.
+    let recv = place.recv(&[BOX, "out"]);
+    goes_through(&place, recv);
+}
+
+#[test]
+fn a_sender_that_can_have_no_thread_ends_and_leaves_the_receiver_to_the_next() {
+    let Some(place) = place_of_the_bound() else { return };
+    let recv = place.recv(&[BOX, "out"]);
+    let sent = without_threads(&place, &["send", "file", BOX]).end();
+    sent.assert_code(5).assert_says("clone3").assert_says("ulimit -u");
+    goes_through(&place, recv);
 }

@@ -225,6 +225,24 @@ fn what_the_kernel_makes_up_is_sent() {
 }
 
 #[test]
+fn what_cannot_be_read_is_told_for_the_true_reason() {
+    let place = Place::new();
+    let tree = place.dir("tree");
+    // A file of size 0, of which the kernel finds no byte at its beginning.
+    symlink("/proc/self/mem", tree.join("memory")).unwrap();
+    for name in ["/proc/self/mem", "tree/memory"] {
+        let [sent, received] = go(&place, name, &[], &[]);
+        let text = format!("reading {name}: Input/output error");
+        sent.assert_code(5).assert_says(&text);
+        received.assert_code(1).assert_says("the sender gave up").assert_says(&text);
+        for ended in [sent, received] {
+            assert!(!ended.stderr.contains("grew"), "{ended:#?}");
+        }
+        assert_eq!(fs::read_dir(place.path("out")).unwrap().count(), 0, "something is left");
+    }
+}
+
+#[test]
 fn special_files_in_a_tree_are_named_and_skipped() {
     let place = Place::new();
     let tree = place.dir("tree");
