@@ -29,7 +29,6 @@ points! {
     BeforeEager, BeforePiece, AfterPiece,
     BeforeExtent, AfterExtent, BeforeAnnounce, AfterAnnounce, ExtentTaken,
     Matched, BeforeStreamAck, AfterStreamAck, BeforePutAck, AfterPutAck,
-    PieceClaimed, BeforeTakeOver, AfterTakeOver,
     ChunkClaimed, ChunkRead, ChunkWritten, BeforeWrote, AfterWrote, BeforeFin, AfterFin,
     BeforeCall, AfterCall, InHandler, BeforeReply, AfterReply,
     BeforeOpen, AfterOpen, BeforeOpened, AfterOpened, InOperation,

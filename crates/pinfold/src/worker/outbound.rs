@@ -428,7 +428,6 @@ impl Core {
                     op.stage = SendStage::TakenOver { copied: *at };
                     return Ok(false);
                 }
-                failpoint::hit(Point::PieceClaimed);
             }
             let shared = match op.served.as_deref() {
                 Some(served) => Core::fill_served(peer, served, piece, *at)?,

@@ -60,6 +60,10 @@ impl Endpoint {
     /// it takes three crossings of a socket and, where allowed, the trial of the paths; some 100 µs
     /// if the other side is in a call of its endpoint.
     ///
+    /// An endpoint may call its own `local:NAME`: both ends of the pair are then its peers, and all
+    /// that goes between two goes between them. By its own port it is refused, since somebody in
+    /// the middle could pass off its own greeting as another's.
+    ///
     /// A host's name is looked up, and all its addresses are called as in RFC 8305: IPv6 and IPv4
     /// in turns, each 250 ms after the last or once that has failed. The first connection is taken.
     ///

@@ -397,8 +397,13 @@ impl Core {
         };
         // The sender knows its own part.
         self.fin(peer, sid, 0, ns.max(1), by);
-        let wrote = get.shared.and_then(|shared| shared.wrote).map(|wrote| wrote.by);
-        let theirs = get.shared.and_then(|shared| shared.theirs).unwrap_or(0);
+        // By reference: what is not there would else be copied, and looked at.
+        let (theirs, wrote) = match &get.shared {
+            Some(SharedGet { theirs, wrote, .. }) => {
+                (theirs.unwrap_or(0), wrote.as_ref().map(|wrote| wrote.by))
+            }
+            None => (0, None),
+        };
         let pushed = theirs > 0 && wrote == Some(By::Mapping);
         let path = if by == By::Mapping || pushed { Path::Mapped } else { Path::Cma };
         let mut receipt = peer.receipt(path, want, len);

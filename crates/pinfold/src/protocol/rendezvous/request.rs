@@ -12,7 +12,6 @@ use super::select::{errno_of, op_stage};
 use crate::{
     PeerId,
     copy::Largest,
-    failpoint::{self, Point},
     memory::cma_memory::Remote,
     protocol::rma::cma::Way,
     transport::shm::{claim, ring::Violation},
@@ -121,10 +120,8 @@ impl Core {
         if clock::ns_of(now.saturating_sub(requested.looked)) < PATIENCE_NS {
             return Ok(false);
         }
-        failpoint::hit(Point::BeforeTakeOver);
         let Requested { sid, want, request, .. } = **requested;
         let claimed = claim::take_over(peer.rx.request_word(request.word), request.generation);
-        failpoint::hit(Point::AfterTakeOver);
         requested.is_over = true;
         let Some(at) = peer.inbound_at(sid) else { return Ok(false) };
         let stream = &mut peer.inbound[at];
