@@ -44,7 +44,7 @@ fn messages(pair: &Pair) {
         assert_eq!(ended.len(), 2 * LENGTHS.len());
         for (context, mut completion) in ended {
             let len = LENGTHS[(context % 100) as usize];
-            let tag = round << 8 | context % 100;
+            let tag = (round << 8) | (context % 100);
             match completion.result.as_ref().unwrap() {
                 Completed::Sent(receipt) => {
                     assert!(context >= 100);
