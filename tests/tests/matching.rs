@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use pinfold::{Endpoint, Error, Path, SendRequest, Source, TagMatch};
 use pinfold_tests::{
-    Args, Stage,
+    Args, Stage, pair,
     role::{self, await_go, go, say},
     stamp::{self, Random},
 };
@@ -418,5 +418,38 @@ fn piling(_: &Args) {
         (0..MANY).map(|tag| endpoint.send_owned(peer, tag, stamp::bytes(8, tag))).collect();
     for request in requests {
         request.wait().0.unwrap();
+    }
+}
+
+// Calls that wait, beside receives that were posted before.
+
+/// The tags of receives that are posted, and those that nothing is posted for.
+const TAKEN: u64 = 1 << 40;
+
+/// A message goes to the receive that was posted first, also where a call waits for any.
+#[test]
+fn a_call_comes_after_what_was_posted_before() {
+    let (a, from_b, b, to_a) = pair("matching", Endpoint::builder(), Endpoint::builder());
+    let mut bytes = [0; 600];
+    for count in [1, 5, 64] {
+        for (source, len) in [(Source::Peer(from_b), 8), (Source::Any, 8), (Source::Any, 600)] {
+            let mut posted: Vec<_> =
+                (0..count).map(|tag| a.recv_owned(source, TAKEN | tag, vec![0; len])).collect();
+            // One that is posted for, and two that are not.
+            for tag in 0..count {
+                b.send(to_a, tag, &stamp::bytes(len, tag)).unwrap();
+                b.send(to_a, TAKEN | tag, &stamp::bytes(len, !tag)).unwrap();
+                b.send(to_a, tag, &stamp::bytes(len, tag)).unwrap();
+                for _ in 0..2 {
+                    let any = TagMatch::any();
+                    let received = a.recv_into(Source::Peer(from_b), any, &mut bytes).unwrap();
+                    assert_eq!((received.tag, received.len), (tag, len as u64));
+                    stamp::check(&bytes[..len], tag);
+                }
+                let (received, bytes) = posted.remove(0).try_wait().expect("it was there before");
+                assert_eq!(received.unwrap().tag, TAKEN | tag);
+                stamp::check(&bytes, !tag);
+            }
+        }
     }
 }

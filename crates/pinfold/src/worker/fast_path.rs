@@ -1,7 +1,7 @@
 //! The fast path: a short message in one call, when nothing stands in its way.
 //!
 //! Nothing here fails. Any unusual state (a peer that is gone, no room, no credit, a queue, a
-//! posted receive, a descriptor that makes no sense) is left as it is for the ordinary way, which
+//! posted receive that takes the message, a descriptor that makes no sense) is left as it is for the ordinary way, which
 //! finds it again and reports the error. Nothing here wants a thread woken, either.
 
 use pinfold_sys::cpu::clock;
@@ -81,7 +81,7 @@ impl Engine {
     /// descriptor.
     #[inline(always)]
     fn may_recv_fast(&self) -> bool {
-        self.is_usable() && self.core.matcher.is_idle() && (self.driven || !self.armed)
+        self.is_usable() && self.core.matcher.stores_none() && (self.driven || !self.armed)
     }
 
     /// The same for a receive that waits for it a moment, unless it is time for the ordinary way.
@@ -161,8 +161,8 @@ impl Engine {
         sent.then_some(Sent { path: Path::Inline, why: Why::NOT_ASKED, by: Largest::NONE })
     }
 
-    /// Receives the next message of a lane into one part, if it matches, is whole and short, and
-    /// nothing else is posted or stored. Waits for it a few microseconds.
+    /// Receives the next message of a lane into one part, if it matches, is whole and short, no
+    /// receive that was posted before takes it, and nothing is stored. Waits for it a few microseconds.
     #[inline(always)]
     pub(crate) fn recv_fast(&mut self, from: Source, tag: TagMatch, memory: Part) -> Option<Took> {
         if !self.may_wait_fast() {
@@ -191,7 +191,7 @@ impl Engine {
     }
 
     /// Receives the next message of a peer's lane where it lies, if its sender gave the memory away
-    /// and the message matches, and nothing else is posted or stored. Waits for it a few
+    /// the message matches, no other receive takes it, and nothing is stored. Waits for it a few
     /// microseconds.
     #[inline(always)]
     pub(crate) fn view_fast(&mut self, from: Source, tag: TagMatch) -> Option<Lent> {
@@ -213,7 +213,7 @@ impl Engine {
         else {
             return None;
         };
-        if !tag.matches(got_tag) {
+        if !tag.matches(got_tag) || core.matcher.would_take(id, got_tag) {
             return None;
         }
         let mut loan = core.imported.lend(id, exported, len, header.aux())?;
@@ -372,6 +372,9 @@ fn take_head(
         got_tag = u64::from(peer.tag_high_rx) << 32 | u64::from(header.aux());
         // A length that no honest peer writes is for the ordinary way to judge.
         let inline = header.inline_len(INLINE_MAX).filter(|_| tag.matches(got_tag))?;
+        if core.matcher.would_take(peer.id, got_tag) {
+            return None;
+        }
         len = inline as u64;
         bytes = memory.write_words(inline, |i| peer.rx.word(i));
         (path, why) = (Path::Inline, Why::NOT_ASKED);
@@ -380,6 +383,7 @@ fn take_head(
         if !tag.matches(eager.tag)
             || u64::from(eager.piece.len) != eager.len
             || eager.len > peer.granted
+            || core.matcher.would_take(peer.id, eager.tag)
         {
             return None;
         }

@@ -82,10 +82,16 @@ impl<P, U> Matcher<P, U> {
         }
     }
 
-    /// Returns whether no receive is posted and no message is stored. Two loads.
+    /// Returns whether no message is stored. A load.
     #[inline]
-    pub(crate) fn is_idle(&self) -> bool {
-        self.posted.len() == 0 && self.unexpected.len() == 0
+    pub(crate) fn stores_none(&self) -> bool {
+        self.unexpected.len() == 0
+    }
+
+    /// Returns whether a posted receive would take this message. A load where none is posted.
+    #[inline]
+    pub(crate) fn would_take(&mut self, peer: PeerId, tag: u64) -> bool {
+        self.posted.len() > 0 && self.posted.find(peer, tag).is_some()
     }
 
     /// Posted receives.

@@ -71,8 +71,14 @@ impl<P> Posted<P> {
 
     #[inline]
     pub(super) fn arrive(&mut self, peer: PeerId, tag: u64) -> Option<P> {
-        let slot = if self.indexed { self.look_up(peer, tag) } else { self.scan(peer, tag) }?;
+        let slot = self.find(peer, tag)?;
         self.remove_slot(slot)
+    }
+
+    /// The slot of the earliest receive that matches.
+    #[inline]
+    pub(super) fn find(&mut self, peer: PeerId, tag: u64) -> Option<u32> {
+        if self.indexed { self.look_up(peer, tag) } else { self.scan(peer, tag) }
     }
 
     pub(super) fn remove(&mut self, ticket: Ticket) -> Option<P> {
