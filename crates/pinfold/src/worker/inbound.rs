@@ -352,7 +352,7 @@ impl Core {
                 clock::ns_of(clock::ticks().saturating_sub(stream.started)),
             );
         }
-        let ns = peer.arrival_lap_ns(stream.started);
+        let ns = peer.times.arrival_lap_ns(stream.started);
         let number = halves::number(stream.sid, stream.len);
         peer.rx.say_took(sample::answer(number, ns));
     }

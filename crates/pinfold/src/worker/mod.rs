@@ -35,6 +35,7 @@ pub(crate) mod op;
 pub(crate) mod outbound;
 pub(crate) mod outstanding;
 pub(crate) mod peer;
+pub(crate) mod peer_times;
 pub(crate) mod peer_transport;
 pub(crate) mod pending_peer;
 pub(crate) mod post;

@@ -328,7 +328,8 @@ impl Core {
     ) -> Result<Receipt> {
         let choose = if self.strict { route::choose_strict } else { route::choose };
         let refused = |(path, why)| Error::PathRefused { path, why };
-        let may_pay = len >= peer.learner.from(Path::Mapped) || !peer.permissions.may(Path::Eager);
+        let may_pay =
+            len >= peer.times.learner.from(Path::Mapped) || !peer.permissions.may(Path::Eager);
         let may_map = may_pay && peer.permissions.may(Path::Mapped);
         let place = memory.filter(|_| may_map).and_then(Part::locate);
         // Either side can map the other's memory.
@@ -336,14 +337,15 @@ impl Core {
         let place = place.filter(|_| peer.exported_extents.may_offer());
         let shareable = place.is_some() || goes_to_open;
         let choice =
-            choose(len, shareable, &peer.permissions, &mut peer.learner).map_err(refused)?;
+            choose(len, shareable, &peer.permissions, &mut peer.times.learner).map_err(refused)?;
         if choice.receipt.path != Path::Mapped
             || goes_to_open
             || place.is_some_and(|(extent, at)| self.export_at(peer, &extent, at).is_some())
         {
             return Ok(choice.receipt);
         }
-        let choice = choose(len, false, &peer.permissions, &mut peer.learner).map_err(refused)?;
+        let choice =
+            choose(len, false, &peer.permissions, &mut peer.times.learner).map_err(refused)?;
         let mut receipt = choice.receipt;
         receipt.refuse(Path::Mapped, Refusal::NotMapped);
         Ok(receipt)
@@ -356,7 +358,7 @@ impl Core {
         };
         if at == 0 && announced {
             // Until now the send waited for its receiver, or this side received.
-            op.started = peer.would_have_begun(op.started);
+            op.started = peer.times.would_have_begun(op.started);
         }
         let len = op.memory.len();
         if at == 0 && self.hand_to_connection(peer, key, op, end, announced)? {
@@ -380,7 +382,8 @@ impl Core {
             return Ok(Step::Announced);
         }
         if len >= LEARN_FROM {
-            peer.learn_eager(op.sid(key), len, op.started, announced);
+            let took_there = peer.tx.took_there();
+            peer.times.learn_eager((op.sid(key), len), op.started, announced, took_there);
         }
         let why_not = match op.receipt.path {
             // An inline message comes this way only when credit is short.
@@ -411,7 +414,7 @@ impl Core {
             return Ok(true);
         };
         let (len, part_len) = (op.memory.len(), op.memory.part_len());
-        peer.tx.may_try(peer.learner.uses(Path::Eager, len));
+        peer.tx.may_try(peer.times.learner.uses(Path::Eager, len));
         let Cut { fragment, sample_number } =
             *cut.get_or_insert_with(|| peer.tx.cut(*end, part_len));
         let mut first = *at == 0 && !*announced;

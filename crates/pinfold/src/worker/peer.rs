@@ -2,11 +2,11 @@
 
 use std::{collections::VecDeque, sync::Arc};
 
-use pinfold_sys::cpu::clock;
 use rustc_hash::FxHashMap;
 
 use super::{
     op::OpKey,
+    peer_times::PeerTimes,
     peer_transport::PeerTransport,
     pending_peer::{PendingPeer, Session},
     send_waits::Waits,
@@ -16,9 +16,7 @@ use crate::{
     copy::{Copier, Largest, Reader, Tally},
     memory::{exported_extents::ExportedExtents, store::Kept},
     policy::{
-        route::{
-            Asking, CostModel, Halves, Learner, Path, Permissions, Refusal, TOLD_FROM, halves,
-        },
+        route::{CostModel, Path, Permissions, Refusal},
         two_way::TwoWay,
     },
     protocol::{
@@ -51,9 +49,6 @@ use crate::{
 };
 
 pub(crate) use crate::status::MESSAGE_COST;
-
-/// The longest time that a peer is believed to have spent on a message, ns.
-pub(crate) const TOOK_NS_MAX: u64 = 1 << 40;
 
 /// Facts about a connected peer.
 #[derive(Clone, Debug)]
@@ -201,9 +196,8 @@ pub(crate) struct Peer {
     /// The times since when sends to it wait.
     pub waits: Waits,
     pub permissions: Permissions,
-    pub learner: Learner,
-    /// The time that asking and answering adds to a transfer out of this side's memory.
-    asking: Asking,
+    /// The times of its long messages.
+    pub times: PeerTimes,
     /// Copies out of its arenas, and into them.
     pub copies_in: Copier,
     pub copies_out: Copier,
@@ -215,13 +209,6 @@ pub(crate) struct Peer {
     /// counted.
     pub given: Given<Fate>,
     pub returns: Returns,
-    /// When the last message to it had gone, ticks.
-    last_end: u64,
-    /// When the last long message from it had come, ticks.
-    last_arrival: u64,
-    /// Ticks in which long messages from it came, by now and when the last message to it had gone.
-    received: u64,
-    received_at_end: u64,
 
     pub inbound: Vec<Inbound>,
     /// Unmatched eager cost here, and the granted cost.
@@ -237,8 +224,6 @@ pub(crate) struct Peer {
     pub claims: claim::Words,
     /// Pieces that have come of messages that were asked for.
     pub pieces: u64,
-    /// Messages through the ring, both sides of each.
-    halves: Halves,
 
     /// Set while the peer is being let go: it may still be writing into memory of a receive of
     /// ours, which must not be given back before it has reported.
@@ -336,17 +321,12 @@ impl Peer {
             waits: Waits::default(),
             waiting_max: pending.granted.rendezvous_max,
             permissions,
-            learner: Learner::new(model),
-            asking: Asking::new(),
+            times: PeerTimes::new(model),
             fence,
             two_way: TwoWay::default(),
             exported_extents: ExportedExtents::default(),
             given: Given::default(),
             returns: Returns::default(),
-            last_end: 0,
-            last_arrival: 0,
-            received: 0,
-            received_at_end: 0,
             inbound: Vec::new(),
             owed: 0,
             granted: granted.unexpected_bytes,
@@ -355,7 +335,6 @@ impl Peer {
             listed: 0,
             claims: claim::Words::default(),
             pieces: 0,
-            halves: Halves::default(),
             leaving: None,
             hot: false,
             idle_polls: 0,
@@ -422,70 +401,8 @@ impl Peer {
         receipt
     }
 
-    /// Returns whether a message that has to be announced, and for which the ring was chosen, is
-    /// better sent through the ring nevertheless.
-    pub(crate) fn prefers_ring(&self, len: u64) -> bool {
-        // Messages of this length are always announced; that time has been learnt.
-        let is_weighed = len > self.window / 2;
-        let ring = self.learner.predict(Path::Eager, len) + self.asking.average() as f64;
-        is_weighed || ring < self.learner.predict(Path::Cma, len)
-    }
-
-    /// Message `sid` of `len` bytes is written into the ring. Learns the time of the last message
-    /// that the receiver has reported.
-    pub(crate) fn learn_eager(&mut self, sid: u32, len: u64, started: u64, announced: bool) {
-        let here = self.sample_ns(started);
-        let asking = if announced { self.asking.average() } else { 0 };
-        if len < TOLD_FROM {
-            return self.learner.observe(Path::Eager, len, here);
-        }
-        self.halves.sent(halves::number(sid, len), len, here, asking);
-        if let Some(whole) = self.halves.hear(self.tx.took_there()) {
-            self.learner.observe(Path::Eager, whole.len, whole.ns);
-        }
-    }
-
-    /// Learns the time of a message out of this side's memory by `path`: the receiver's account,
-    /// and the time that asking and answering adds.
-    pub(crate) fn learn_rendezvous(&mut self, path: Path, len: u64, started: u64, took_ns: u64) {
-        let took = took_ns.min(TOOK_NS_MAX);
-        let added = self.sample_ns(started).saturating_sub(took);
-        let asking = self.asking.observe(added);
-        self.learner.observe(path, len, took + asking);
-    }
-
-    /// Ns since a message to this peer `started`.
-    fn sample_ns(&mut self, started: u64) -> u64 {
-        self.received_at_end = self.received;
-        clock::ns_of(lap(started, &mut self.last_end))
-    }
-
-    /// Ns since a long message began to come, at `started`.
-    pub(crate) fn arrival_lap_ns(&mut self, started: u64) -> u64 {
-        let ticks = lap(started, &mut self.last_arrival);
-        self.received += ticks;
-        clock::ns_of(ticks)
-    }
-
-    /// When a message that was announced at `announced` would have begun to go, had this side not
-    /// been taking messages in: that it cannot do both at once is part of what the ring costs.
-    pub(crate) fn would_have_begun(&self, announced: u64) -> u64 {
-        let now = clock::ticks();
-        let waited = now.saturating_sub(announced.max(self.last_end));
-        now - waited.min(self.received - self.received_at_end)
-    }
-
     /// The inbound stream `sid`.
     pub(crate) fn inbound_at(&self, sid: u32) -> Option<usize> {
         self.inbound.iter().position(|stream| stream.sid == sid)
     }
-}
-
-/// Ticks from `started`, or from the end of the message before, if that was later, until now:
-/// messages that overlap share their time.
-fn lap(started: u64, last_end: &mut u64) -> u64 {
-    let now = clock::ticks();
-    let ticks = now.saturating_sub(started.max(*last_end));
-    *last_end = now;
-    ticks
 }

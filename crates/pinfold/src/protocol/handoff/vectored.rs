@@ -180,7 +180,7 @@ impl Core {
             return Err(Refusal::TooLong);
         }
         // A shorter message is copied before its list is read.
-        if len < peer.learner.from(Path::Mapped) && peer.permissions.may(Path::Eager) {
+        if len < peer.times.learner.from(Path::Mapped) && peer.permissions.may(Path::Eager) {
             return Err(Refusal::Slower);
         }
         let goes =

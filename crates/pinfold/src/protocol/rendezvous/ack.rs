@@ -20,7 +20,8 @@ use crate::{
     worker::{
         core::Core,
         op::{Copied, Done, OpKey, SendStage},
-        peer::{Peer, TOOK_NS_MAX},
+        peer::Peer,
+        peer_times::TOOK_NS_MAX,
     },
 };
 
@@ -165,9 +166,9 @@ impl Core {
             }
             if taken_over.is_some() {
                 // It was to go through the ring, and took that long.
-                peer.learner.observe(Path::Eager, len, fin.took_ns.clamp(1, TOOK_NS_MAX));
+                peer.times.learner.observe(Path::Eager, len, fin.took_ns.clamp(1, TOOK_NS_MAX));
             } else if path != Path::Handoff {
-                peer.learn_rendezvous(path, len, op.started, fin.took_ns);
+                peer.times.learn_rendezvous(path, len, op.started, fin.took_ns);
                 peer.two_way.fetch(op.started, clock::ticks());
             }
             op.receipt.took(path, why_not);

@@ -44,8 +44,9 @@ impl Core {
         let unasked = short && op.verb == Verb::Tagged && op.memory.len() <= peer.window / 2;
         let insists = op.receipt.path == Path::Eager && (op.required.is_some() || !may_copy);
         let stream = insists || short && op.timed;
-        let prefers_ring =
-            !stream && op.receipt.path == Path::Eager && peer.prefers_ring(op.memory.len());
+        let prefers_ring = !stream
+            && op.receipt.path == Path::Eager
+            && peer.times.prefers_ring(op.memory.len(), peer.window);
         let exported = match (op.receipt.path, op.memory.part()) {
             (Path::Mapped | Path::Handoff, Some(memory)) => self.export_part(peer, memory),
             _ => None,

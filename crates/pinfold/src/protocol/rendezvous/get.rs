@@ -268,7 +268,7 @@ impl Core {
                 *at += done;
             }
             get.by = get.by.and(self.copies.take_largest());
-            get.took_ns += peer.arrival_lap_ns(get.started);
+            get.took_ns += peer.times.arrival_lap_ns(get.started);
         }
         if let Some(shared) = &mut get.shared
             && let (Some(theirs @ 1..), None) = (shared.theirs, shared.wrote)
@@ -389,7 +389,7 @@ impl Core {
             }
             return Ok(());
         }
-        let ns = get.took_ns + peer.arrival_lap_ns(get.started);
+        let ns = get.took_ns + peer.times.arrival_lap_ns(get.started);
         let by = match get.source {
             There::Mapped { .. } | There::ExportedParts(_) => By::Mapping,
             There::Remote(_) if get.offered => By::NoMapping,

@@ -1,0 +1,110 @@
+//! The times of long messages to and from one peer, from which its paths are chosen.
+//!
+//! The clock is read here; what the times mean is the policy's
+//! ([`policy::route`](crate::policy::route)).
+
+use pinfold_sys::cpu::clock;
+
+use crate::policy::route::{Asking, CostModel, Halves, Learner, Path, TOLD_FROM, halves};
+
+/// The longest time that a peer is believed to have spent on a message, ns.
+pub(crate) const TOOK_NS_MAX: u64 = 1 << 40;
+
+/// The times of one peer's messages.
+pub(crate) struct PeerTimes {
+    pub learner: Learner,
+    /// The time that asking and answering adds to a transfer out of this side's memory.
+    asking: Asking,
+    /// Messages through the ring, both sides of each.
+    halves: Halves,
+    /// When the last message to it had gone, ticks.
+    last_end: u64,
+    /// When the last long message from it had come, ticks.
+    last_arrival: u64,
+    /// Ticks in which long messages from it came, by now and when the last message to it had gone.
+    received: u64,
+    received_at_end: u64,
+}
+
+impl PeerTimes {
+    /// The times of a peer of which nothing is known but the costs of the machine.
+    pub(crate) fn new(model: &CostModel) -> PeerTimes {
+        PeerTimes {
+            learner: Learner::new(model),
+            asking: Asking::new(),
+            halves: Halves::default(),
+            last_end: 0,
+            last_arrival: 0,
+            received: 0,
+            received_at_end: 0,
+        }
+    }
+
+    /// Returns whether a message that has to be announced, and for which the ring was chosen, is
+    /// better sent through the ring nevertheless.
+    pub(crate) fn prefers_ring(&self, len: u64, window: u64) -> bool {
+        // Messages of this length are always announced; that time has been learnt.
+        let is_weighed = len > window / 2;
+        let ring = self.learner.predict(Path::Eager, len) + self.asking.average() as f64;
+        is_weighed || ring < self.learner.predict(Path::Cma, len)
+    }
+
+    /// Message `sid` of `len` bytes is written into the ring. Learns the time of the last message
+    /// that the receiver has reported.
+    pub(crate) fn learn_eager(
+        &mut self,
+        (sid, len): (u32, u64),
+        started: u64,
+        announced: bool,
+        took_there: u64,
+    ) {
+        let here = self.sample_ns(started);
+        let asking = if announced { self.asking.average() } else { 0 };
+        if len < TOLD_FROM {
+            return self.learner.observe(Path::Eager, len, here);
+        }
+        self.halves.sent(halves::number(sid, len), len, here, asking);
+        if let Some(whole) = self.halves.hear(took_there) {
+            self.learner.observe(Path::Eager, whole.len, whole.ns);
+        }
+    }
+
+    /// Learns the time of a message out of this side's memory by `path`: the receiver's account,
+    /// and the time that asking and answering adds.
+    pub(crate) fn learn_rendezvous(&mut self, path: Path, len: u64, started: u64, took_ns: u64) {
+        let took = took_ns.min(TOOK_NS_MAX);
+        let added = self.sample_ns(started).saturating_sub(took);
+        let asking = self.asking.observe(added);
+        self.learner.observe(path, len, took + asking);
+    }
+
+    /// Ns since a message to this peer `started`.
+    fn sample_ns(&mut self, started: u64) -> u64 {
+        self.received_at_end = self.received;
+        clock::ns_of(lap(started, &mut self.last_end))
+    }
+
+    /// Ns since a long message began to come, at `started`.
+    pub(crate) fn arrival_lap_ns(&mut self, started: u64) -> u64 {
+        let ticks = lap(started, &mut self.last_arrival);
+        self.received += ticks;
+        clock::ns_of(ticks)
+    }
+
+    /// When a message that was announced at `announced` would have begun to go, had this side not
+    /// been taking messages in: that it cannot do both at once is part of what the ring costs.
+    pub(crate) fn would_have_begun(&self, announced: u64) -> u64 {
+        let now = clock::ticks();
+        let waited = now.saturating_sub(announced.max(self.last_end));
+        now - waited.min(self.received - self.received_at_end)
+    }
+}
+
+/// Ticks from `started`, or from the end of the message before, if that was later, until now:
+/// messages that overlap share their time.
+fn lap(started: u64, last_end: &mut u64) -> u64 {
+    let now = clock::ticks();
+    let ticks = now.saturating_sub(started.max(*last_end));
+    *last_end = now;
+    ticks
+}
