@@ -1,8 +1,9 @@
 //! The fast path: a short message in one call, when nothing stands in its way.
 //!
 //! Nothing here fails. Any unusual state (a peer that is gone, no room, no credit, a queue, a
-//! posted receive that takes the message, a descriptor that makes no sense) is left as it is for the ordinary way, which
-//! finds it again and reports the error. Nothing here wants a thread woken, either.
+//! posted receive that takes the message, a descriptor that makes no sense) is left as it is for
+//! the ordinary way, which finds it again and reports the error. Nothing here wants a thread woken,
+//! either.
 
 use pinfold_sys::cpu::clock;
 
@@ -162,7 +163,8 @@ impl Engine {
     }
 
     /// Receives the next message of a lane into one part, if it matches, is whole and short, no
-    /// receive that was posted before takes it, and nothing is stored. Waits for it a few microseconds.
+    /// receive that was posted before takes it, and nothing is stored. Waits for it a few
+    /// microseconds.
     #[inline(always)]
     pub(crate) fn recv_fast(&mut self, from: Source, tag: TagMatch, memory: Part) -> Option<Took> {
         if !self.may_wait_fast() {
