@@ -4,3 +4,4 @@
 cargo clippy --version > /dev/null 2>&1 || skip "clippy is not installed"
 cargo clippy --locked --workspace --all-targets -- -D warnings
 cargo clippy --locked --workspace --all-targets --all-features -- -D warnings
+cargo clippy --locked --package pinfold --no-default-features -- -D warnings

@@ -89,7 +89,9 @@ impl Builder {
     /// at 2.8 GB/s in place of 7.3 (`pinfold perf tcp --tls` measures it). Long messages are copied
     /// by this process: no [`SendMode`] that avoids the copy is used, nor an io_uring
     /// ([`Receipt::send_refused`](crate::Receipt::send_refused)).
-    /// [`PeerInfo::encryption`](crate::PeerInfo::encryption) names the cipher suite.
+    /// [`PeerInfo::encryption`](crate::PeerInfo::encryption) names the cipher suite. Takes the
+    /// feature `tls`, which is on by default; without it [`Builder::build`] fails with
+    /// [`Error::LimitReached`](crate::Error::LimitReached).
     ///
     /// Peers on this host that are reached [as such](Builder::local_shortcut) are not encrypted:
     /// there is no connection. The greeting, with labels, is not encrypted.

@@ -111,6 +111,13 @@ impl Config {
                 "allow eager, which always works, or cma",
             );
         }
+        if self.encrypts && !cfg!(feature = "tls") {
+            return limit(
+                "the number of connections that can be encrypted",
+                0,
+                "compile the library with its feature tls",
+            );
+        }
         if self.frames_max == 0 {
             return limit("the number of frames in flight", u32::MAX.into(), "allow 1 at least");
         }

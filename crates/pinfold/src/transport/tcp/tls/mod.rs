@@ -39,13 +39,21 @@
 //! X25519 does not protect recorded traffic from a later quantum computer.
 //!
 //! - [`Session`]: one side of a channel, without I/O. [`Securing`]: its establishment, without I/O.
-//!   `identity`: the configuration of both.
+//!   `identity`: the configuration of both. `absent`: the sessions that there are without the
+//!   feature `tls`: none.
 
+#[cfg(not(feature = "tls"))]
+mod absent;
+#[cfg(feature = "tls")]
 mod identity;
 mod securing;
+#[cfg(feature = "tls")]
 mod session;
-#[cfg(test)]
+#[cfg(all(test, feature = "tls"))]
 pub(crate) mod tests;
+
+#[cfg(not(feature = "tls"))]
+use self::absent as session;
 
 pub(crate) use self::{
     securing::{Binding, Securing, Trouble},

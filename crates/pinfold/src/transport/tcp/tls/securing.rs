@@ -6,6 +6,7 @@ use std::io;
 use super::{
     super::key::{MAC_BYTES, is_same},
     EXPORTED_BYTES, Session,
+    session::Fault,
 };
 use crate::wire::tcp::greeting::Role;
 
@@ -13,7 +14,7 @@ use crate::wire::tcp::greeting::Role;
 #[derive(Debug)]
 pub(crate) enum Trouble {
     /// The bytes that came are not the TLS of an honest peer.
-    Tls(rustls::Error),
+    Tls(Fault),
     /// The channel ends elsewhere than the greeting: an attacker is in between.
     Unbound,
 }

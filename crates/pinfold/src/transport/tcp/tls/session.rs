@@ -14,6 +14,8 @@ use std::{
 
 use rustls::{ClientConnection, Connection, ServerConnection, pki_types::ServerName};
 
+pub(super) use rustls::Error as Fault;
+
 use super::{EXPORTED_BYTES, identity::Identity};
 use crate::wire::tcp::greeting::Role;
 
