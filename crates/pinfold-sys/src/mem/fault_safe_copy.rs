@@ -174,12 +174,14 @@ mod tests {
     use super::*;
     use crate::mem::userfault::Pages;
 
-    /// Three pages, of which the middle one is gone.
+    /// Three pages, of which the middle one cannot be touched. It stays mapped: other threads would
+    /// get its place.
     fn with_hole() -> (Pages, u64) {
         let pages = Pages::new(3 * page_size(), false).unwrap();
         let at = pages.addr();
+        let hole = (at + page_size()) as *mut libc::c_void;
         // SAFETY: nobody uses the page.
-        unsafe { libc::munmap((at + page_size()) as *mut _, page_size()) };
+        assert_eq!(unsafe { libc::mprotect(hole, page_size(), libc::PROT_NONE) }, 0);
         (pages, at as u64)
     }
 
