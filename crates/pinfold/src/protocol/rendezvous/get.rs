@@ -270,7 +270,9 @@ impl Core {
             get.by = get.by.and(self.copies.take_largest());
             get.took_ns += peer.times.arrival_lap_ns(get.started);
         }
-        if let Some(shared) = &mut get.shared
+        // A peer that is let go reports in its lane (`Engine::poll_leaving`).
+        if peer.leaving.is_none()
+            && let Some(shared) = &mut get.shared
             && let (Some(theirs @ 1..), None) = (shared.theirs, shared.wrote)
             && let word = peer.rx.report_word(shared.claim)
             && let Some(by) = claim::reported(word, shared.generation, theirs)
