@@ -25,7 +25,6 @@ pinfold_tests::roles!(
     forker,
     forks_in_mid_call,
     loner,
-    selfish,
     short,
     long,
     generous
@@ -384,25 +383,6 @@ fn loner(_: &Args) {
     let text = there.recv_timeout(Source::Any, 1, SOON).unwrap_err().to_string();
     assert_eq!(text, "nothing happened within 50ms");
     assert!(there.peers().is_empty());
-}
-
-#[test]
-fn an_endpoint_can_talk_to_itself() {
-    let stage = Stage::new(60);
-    stage.role("selfish").spawn().end_well();
-}
-
-fn selfish(_: &Args) {
-    let endpoint = Endpoint::listen("local:me").unwrap();
-    let out = endpoint.connect("local:me").unwrap();
-    let into = endpoint.accept_timeout(PATIENCE).unwrap();
-    assert_eq!(endpoint.peers().len(), 2);
-    for (tag, len) in [8, 1000, 100_000, 2 << 20].into_iter().enumerate() {
-        let tag = tag as u64;
-        let sent = endpoint.send_owned(out, tag, stamp::bytes(len, tag));
-        stamp::check(&endpoint.recv(into, tag).unwrap(), tag);
-        sent.wait().0.unwrap();
-    }
 }
 
 // Too long for the buffer.

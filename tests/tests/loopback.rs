@@ -82,6 +82,18 @@ fn everything(name: &str, progress: Progress) {
 }
 
 #[test]
+fn calls_that_wait() {
+    let (endpoint, _, out, into) = endpoint("waits", Progress::Inline);
+    assert_eq!(endpoint.peers().len(), 2);
+    for (tag, len) in [8, 1000, 100_000, 2 << 20].into_iter().enumerate() {
+        let tag = tag as u64;
+        let sent = endpoint.send_owned(out, tag, stamp::bytes(len, tag));
+        stamp::check(&endpoint.recv(into, tag).unwrap(), tag);
+        sent.wait().0.unwrap();
+    }
+}
+
+#[test]
 fn driven_by_its_calls() {
     everything("memory", Progress::Inline);
 }

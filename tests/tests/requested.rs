@@ -128,7 +128,7 @@ fn many_at_a_time() {
     }
 }
 
-/// What is taken over cannot be read: its sender is asked for all of it again.
+/// The rest cannot be read out of the sender's memory: all of it is asked for again.
 #[test]
 fn what_cannot_be_taken_over_is_asked_for_again() {
     let stage = Stage::new(120);

@@ -1,4 +1,4 @@
-//! What ends operations before they are done, and queues before their operations.
+//! Ends of operations before they are done, and of queues before their operations.
 
 use std::{
     sync::{
@@ -64,7 +64,7 @@ fn the_end_of_an_endpoint_ends_all() {
     assert_eq!(count.load(Ordering::Relaxed), 20);
     drop(ended);
     assert_eq!(count.load(Ordering::Relaxed), 0);
-    // What is posted from now on ends at once.
+    // A request that is posted from now on ends at once.
     queue.add(1, pair.one.recv_message(pair.to_two, 1));
     assert!(matches!(all(&queue)[0].result, Err(Error::Closed)));
 }

@@ -171,7 +171,7 @@ pub fn putting(args: &Args) {
         let want = if to == 1 { len / 2 } else { len } as u64;
         let mut here = receipt.copied_user + receipt.copied_kernel;
         if receipt.refused(Path::Eager) == Some(Refusal::Stalled) {
-            // What it copied went through the ring, and was copied once more at the other side.
+            // These bytes went through the ring, and were copied once more at the other side.
             here -= receipt.copied_user;
         }
         assert_eq!(here + account.user + account.kernel, want, "each byte once: {what}");

@@ -43,7 +43,7 @@ fn who_gives_to_another_host_is_bounded() {
     );
     stamp::check(&refused.donation.into_arena_buf().expect("it is the caller's"), given);
     assert!(a.counters().given_stalls >= 1);
-    // Who waits instead has as little out.
+    // A giver that waits instead has as little out.
     let all = given + 20;
     thread::scope(|scope| {
         scope.spawn(|| {

@@ -102,7 +102,7 @@ pub struct Ended {
     outstanding: AtomicUsize,
     /// The endpoints whose operations were added.
     endpoints: Mutex<Vec<Weak<Shared>>>,
-    /// Changes when threads that wait have to look again.
+    /// Changes when an endpoint is added.
     epoch: AtomicU64,
     /// Threads that wait for the endpoints.
     waiting: AtomicUsize,
@@ -149,6 +149,7 @@ impl Ended {
         endpoints.push(Arc::downgrade(shared));
         drop(endpoints);
         // Those that wait do so for the others alone.
+        self.epoch.fetch_add(1, Ordering::SeqCst);
         self.nudge();
     }
 
@@ -168,8 +169,8 @@ impl Ended {
 
     /// Has those that wait look again.
     fn nudge(&self) {
-        self.epoch.fetch_add(1, Ordering::SeqCst);
-        if self.is_armed.swap(false, Ordering::SeqCst)
+        if self.is_armed.load(Ordering::SeqCst)
+            && self.is_armed.swap(false, Ordering::SeqCst)
             && let Err(error) = self.bell.signal()
         {
             tracing::warn!(%error, "a caller that waits for completions could not be told");
@@ -249,7 +250,7 @@ impl Ended {
         let epoch = self.epoch.load(Ordering::SeqCst);
         let endpoints = self.endpoints();
         if let [endpoint] = endpoints.as_slice()
-            && endpoint.handle().is_some()
+            && endpoint.enter().is_ok_and(|engine| engine.check().is_ok())
         {
             let is_new = || self.has_some() || self.epoch.load(Ordering::SeqCst) != epoch;
             let ready = |engine: &mut crate::worker::Engine| {
