@@ -37,7 +37,6 @@ use crate::{
             claim,
             hazards::Hazards,
             lane::{LaneRx, LaneTx},
-            segment::Segment,
         },
     },
     wire::{
@@ -245,7 +244,7 @@ impl Peer {
         copies: &Arc<Tally>,
         record: PeerRecord,
     ) -> Peer {
-        let PendingPeer { side, mapping, transport, session, pidfd, presence, pid, uid, .. } =
+        let PendingPeer { side, segment, transport, session, pidfd, presence, pid, uid, .. } =
             pending;
         let PendingPeer { label, address, place, .. } = pending;
         let (send_way, fence) = (
@@ -259,7 +258,6 @@ impl Peer {
                 LightFence::Full
             },
         );
-        let segment = Segment::new(mapping);
         let cma = pending.peer_reads.or(pending.we_write);
         let (allowed, ours) = (pending.paths, pending.our_paths);
         let permissions = Permissions::new(|path| match path {

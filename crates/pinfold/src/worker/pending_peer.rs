@@ -2,10 +2,7 @@
 
 use std::{net::SocketAddr, os::fd::OwnedFd, sync::Arc};
 
-use pinfold_sys::{
-    failed::Failed,
-    mem::{mapping::SharedMapping, presence::Presence},
-};
+use pinfold_sys::{failed::Failed, mem::presence::Presence};
 
 use super::peer_transport::PeerTransport;
 use crate::{
@@ -13,6 +10,7 @@ use crate::{
     policy::route::{Path, PathSet, Refusal},
     transport::{
         local::{Established, Limits, Side},
+        shm::segment::Segment,
         tcp::{
             bridge::Bridge, connection::Connection, greeting::Ticket, handshake::Home,
             lookup::Lookup,
@@ -50,7 +48,8 @@ pub(crate) struct Session {
 /// A pair that is ready to exchange messages.
 pub(crate) struct PendingPeer {
     pub side: Side,
-    pub mapping: SharedMapping,
+    /// The memory of the lanes.
+    pub segment: Arc<Segment>,
     pub transport: PeerTransport,
     pub session: Option<Session>,
     /// True if it carries out operations asked for on its regions.
@@ -82,7 +81,7 @@ impl From<Established> for PendingPeer {
     fn from(established: Established) -> PendingPeer {
         PendingPeer {
             side: established.side,
-            mapping: established.mapping,
+            segment: Segment::new(established.mapping),
             transport: PeerTransport::Shm(established.socket),
             session: None,
             serves_regions: false,
@@ -137,13 +136,13 @@ impl PendingPeer {
     ) -> Result<PendingPeer, Failed> {
         let TcpPeer { socket, rest, session, label, endpoint_id, address, place, .. } = tcp_peer;
         let (paths, granted) = (tcp_peer.paths, tcp_peer.granted);
-        let (bridge, mapping) = Bridge::new(socket, rest, session.is_some(), tally)?;
+        let (bridge, segment) = Bridge::new(socket, rest, session.is_some(), tally)?;
         let away = Err(tcp_peer.apart);
         let common = paths.iter().filter(|&path| our_paths.contains(path));
         let common = common.filter(|path| matches!(path, Path::Inline | Path::Eager));
         Ok(PendingPeer {
             side: Side::Accepting,
-            mapping,
+            segment,
             transport: PeerTransport::Tcp(bridge),
             session,
             serves_regions: tcp_peer.serves_regions,

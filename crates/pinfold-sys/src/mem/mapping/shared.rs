@@ -1,4 +1,4 @@
-//! Mappings of shared files that can be read and written.
+//! Mappings that can be read and written.
 
 use std::{io, ops::Range, os::fd::BorrowedFd};
 
@@ -11,8 +11,8 @@ use rustix::{
 use super::span::Span;
 use crate::failed::may_be_denied;
 
-/// A readable and writable mapping of a shared file from its beginning, absent from children of
-/// `fork(2)`.
+/// A readable and writable mapping of a shared file from its beginning, or of no file, absent from
+/// children of `fork(2)`.
 ///
 /// Its bytes belong to other processes too: reach them by raw pointers, atomically or as bytes
 /// copied out, never by `&` or `&mut`.
@@ -39,6 +39,16 @@ impl SharedMapping {
     /// As for [`SharedMapping::map`].
     pub fn map_aligned(fd: BorrowedFd<'_>, len: usize, align: usize) -> io::Result<SharedMapping> {
         Ok(SharedMapping(Span::map(fd, len, align, ProtFlags::READ | ProtFlags::WRITE)?))
+    }
+
+    /// Maps `len` bytes of zeros that no file and no other process has. No page is touched, and no
+    /// descriptor is taken.
+    ///
+    /// # Errors
+    /// `EINVAL` for a `len` of 0, `ENOMEM` where the address space or the number of mappings
+    /// is exhausted.
+    pub fn anonymous(len: usize) -> io::Result<SharedMapping> {
+        Ok(SharedMapping(Span::anonymous(len, ProtFlags::READ | ProtFlags::WRITE)?))
     }
 
     /// The first byte.

@@ -18,7 +18,8 @@ use rustix::{
 
 use crate::mem::resident;
 
-/// Addresses at which a file is mapped from its beginning; absent from children of `fork(2)`.
+/// Addresses at which a file is mapped from its beginning, or memory of no file; absent from
+/// children of `fork(2)`.
 #[derive(Debug)]
 pub(super) struct Span {
     ptr: NonNull<u8>,
@@ -38,11 +39,22 @@ impl Span {
         align: usize,
         prot: ProtFlags,
     ) -> Result<Span, Errno> {
-        let span = Span { ptr: place(fd, len, align, prot)?, len };
+        Ok(Span { ptr: place(fd, len, align, prot)?, len }.keep_from_children())
+    }
+
+    /// Maps `len` bytes that belong to no file.
+    pub(super) fn anonymous(len: usize, prot: ProtFlags) -> Result<Span, Errno> {
+        // SAFETY: no address is asked for, so no existing mapping can be replaced.
+        let at = unsafe { mm::mmap_anonymous(ptr::null_mut(), len, prot, MapFlags::SHARED) }?;
+        let ptr = NonNull::new(at.cast()).ok_or(Errno::NOMEM)?;
+        Ok(Span { ptr, len }.keep_from_children())
+    }
+
+    fn keep_from_children(self) -> Span {
         // If the kernel denies that, a child keeps the memory, of which it knows (`fork`) that it
         // is its parent's.
-        let _ = span.advise(0..len, Advice::LinuxDontFork);
-        Ok(span)
+        let _ = self.advise(0..self.len, Advice::LinuxDontFork);
+        self
     }
 
     pub(super) fn as_ptr(&self) -> *mut u8 {

@@ -50,6 +50,22 @@ fn pages_come_and_go() {
 }
 
 #[test]
+fn memory_of_no_file_comes_and_goes() {
+    let page = page_size();
+    let map = SharedMapping::anonymous(4 * page).unwrap();
+    assert!(!map.is_resident(0..page).unwrap());
+    map.populate(0..2 * page).unwrap();
+    assert!(map.is_resident(0..2 * page).unwrap());
+    // SAFETY: within the mapping; nothing else uses it.
+    unsafe { map.as_ptr().add(page).write_volatile(9) };
+    map.release(page..2 * page).unwrap();
+    // SAFETY: as above.
+    assert_eq!(unsafe { map.as_ptr().add(page).read_volatile() }, 0);
+    let none = SharedMapping::anonymous(0).unwrap_err();
+    assert_eq!(none.raw_os_error(), Some(libc::EINVAL));
+}
+
+#[test]
 fn ranges_are_checked() {
     let file = create_sealed("pinfold-test", 8192).unwrap();
     let map = SharedMapping::map(file.as_fd(), 8192).unwrap();

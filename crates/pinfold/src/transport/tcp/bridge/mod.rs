@@ -34,7 +34,7 @@ use std::{
 
 use pinfold_sys::{
     failed::Failed,
-    mem::{mapping::SharedMapping, memfd},
+    mem::mapping::SharedMapping,
     process::Segment as Part,
     socket::stream::{self, signs::signs},
 };
@@ -105,7 +105,7 @@ pub(crate) struct Bridge {
 }
 
 impl Bridge {
-    /// A bridge, and the mapping whose lanes it serves: the endpoint sends in the direction
+    /// A bridge, and the segment whose lanes it serves: the endpoint sends in the direction
     /// [`WAY`]. `rest` has come already. `resumes`: it may [go on](Bridge::resume) over another
     /// connection.
     ///
@@ -116,10 +116,9 @@ impl Bridge {
         rest: Vec<u8>,
         resumes: bool,
         tally: &Arc<Tally>,
-    ) -> Result<(Box<Bridge>, SharedMapping), Failed> {
-        let file = memfd::create_sealed("pinfold-tcp", SEGMENT_BYTES)?;
-        let map = || SharedMapping::map(file.as_fd(), SEGMENT_BYTES).map_err(Failed::of("mmap"));
-        let segment = Segment::new(map()?);
+    ) -> Result<(Box<Bridge>, Arc<Segment>), Failed> {
+        let memory = SharedMapping::anonymous(SEGMENT_BYTES).map_err(Failed::of("mmap"))?;
+        let segment = Segment::new(memory);
         // Both ends are moved by the thread that holds the engine.
         let fence = LightFence::Compiler;
         let bridge = Box::new(Bridge {
@@ -131,7 +130,7 @@ impl Bridge {
             keep_alive: None,
             on_watch: false,
         });
-        Ok((bridge, map()?))
+        Ok((bridge, segment))
     }
 
     /// The connection, to be watched for [changes](pinfold_sys::io::poll::Interest::Changes).

@@ -55,8 +55,7 @@ impl Side {
 
     fn of(connection: Connection, budget: usize, resumes: bool) -> Side {
         let tally = Arc::default();
-        let (bridge, mapping) = Bridge::new(connection, Vec::new(), resumes, &tally).unwrap();
-        let segment = Segment::new(mapping);
+        let (bridge, segment) = Bridge::new(connection, Vec::new(), resumes, &tally).unwrap();
         let fence = LightFence::Compiler;
         Side {
             bridge: *bridge,
