@@ -5,6 +5,8 @@
   many such lines there may be is in LONG_LINES_MAX, which may only go down.
 - A line of prose in a document has at most 120; tables, links and blocks of code are excepted.
 - A source file has at most 500 lines; what has more today is in LONG_FILES.
+- Outside of transport/ no code of the library asks which transport a peer has; only the rooms in which transports are
+  made (CONNECTING) name one.
 - A source file of crates/ and tests/ begins with a line of documentation (`//!`), behind attributes and the invariant of
   its unsafe code, if it has some.
 
@@ -30,7 +32,6 @@ LONG_FILES = {
     "crates/pinfold/src/error.rs": 514,  # every error's words; those of listings belong to their modules
     "crates/pinfold/src/transport/tcp/bridge/receiving.rs": 504,  # from a connection to lanes and buffers
     "crates/pinfold/src/transport/tcp/bridge/sending.rs": 508,  # from lanes and buffers to a connection
-    "crates/pinfold/src/transport/tcp/bridge/tests.rs": 525,  # one stage and all its tests
     "scripts/mutants.py": 524,  # finding texts, building, running
     "tests/src/changes.rs": 559,  # each call that changes memory, and the ground that it changes
     "tests/tests/abandoned.rs": 648,  # receives that are given up, by way and by path
@@ -38,6 +39,13 @@ LONG_FILES = {
     "tests/tests/donated.rs": 509,  # bounds on memory that is given away
     "tests/tests/after_close.rs": 540,  # memory that outlives its giver
 }
+
+# The rooms of the library that make transports: configuration, listening, calling, greeting, going on after a break.
+LIBRARY = "crates/pinfold/src/"
+CONNECTING = (
+    "transport/", "fuzzing", "endpoint/builder.rs", "endpoint/config.rs", "endpoint/handle/peers.rs", "worker/handshakes",
+    "worker/connections", "worker/pending_peer.rs",
+)
 
 # What a program of ours writes is its business.
 GENERATED = {"docs/measurements/promises.md"}
@@ -69,6 +77,14 @@ def long_prose(lines):
             yield number, line
 
 
+def asks_which_transport(lines):
+    for number, line in enumerate(lines, 1):
+        # The code of frames' words belongs to `wire`.
+        code = line.split("//")[0].replace("tcp::frame", "")
+        if re.search(r"\b(is_tcp|as_tcp|tcp::|Bridge\b)", code):
+            yield number
+
+
 def begins_well(lines):
     for line in lines:
         if line.strip() and not re.match(r"#!\[|//(?![/!])", line):
@@ -92,6 +108,8 @@ def check(root, long_lines_max=LONG_LINES_MAX, long_files=LONG_FILES):
             said.append(f"{file}: {len(lines)} lines; {long_files.get(file, FILE_LINES)} are allowed")
         if file.endswith(".rs"):
             long_lines += [f"{file}:{number}: {len(line)} columns" for number, line in long_rust(lines)]
+            if file.startswith(LIBRARY) and not file.removeprefix(LIBRARY).startswith(CONNECTING):
+                said += [f"{file}:{number}: names a transport" for number in asks_which_transport(lines)]
             if file.startswith(("crates/", "tests/")) and not begins_well(lines):
                 said.append(f"{file}:1: does not begin with a line of documentation (//!)")
     for file in long_files:
@@ -121,6 +139,13 @@ def self_test():
             "crates/a/src/target/mod.rs": "//! " + "x" * 97 + "\n", "a.md": "x" * 121 + "\n",
             "scripts/a.py": "\n" * 501, "crates/a/src/lib.rs": "use x;\n",
         }
+        good[LIBRARY + "worker/a.rs"] = "//! tcp::a\nuse wire::tcp::frame;\n"
+        good[LIBRARY + "worker/connections/a.rs"] = "//! A.\nuse transport::tcp::Bridge;\n"
+        bad[LIBRARY + "worker/a.rs"] = "//! A.\nuse transport::tcp::Connection;\n"
+        for name in good.keys() - set(bad) | {LIBRARY + "worker/a.rs"}:
+            (root / name).parent.mkdir(parents=True, exist_ok=True)
+            (root / name).write_text(good[name])
+        assert check(root, 0, {}) == ([], []), check(root, 0, {})
         for name, text in bad.items():
             (root / name).write_text(text)
             assert len(check(root, 0, {})[0]) == 1, name

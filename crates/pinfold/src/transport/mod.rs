@@ -3,7 +3,14 @@
 #[cfg(not(loom))]
 pub(crate) mod descriptor_channel;
 #[cfg(not(loom))]
+mod interface;
+#[cfg(not(loom))]
 pub(crate) mod local;
 pub(crate) mod shm;
 #[cfg(not(loom))]
 pub(crate) mod tcp;
+
+#[cfg(not(loom))]
+pub(crate) use self::interface::{
+    Back, Capabilities, Direct, Driver, Ended, Resume, Transmitted, Transport,
+};

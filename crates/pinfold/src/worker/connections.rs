@@ -327,7 +327,7 @@ impl Engine {
     pub(crate) fn ask_for_news(&mut self) -> bool {
         let Some(events) = self.connections.events() else { return false };
         let any = self.see_to(&events);
-        self.tcp_poll_set.asked(any);
+        self.poll_set.asked(any);
         any
     }
 
@@ -368,7 +368,7 @@ impl Engine {
                 }
                 (SOCKET, Some(peer)) => {
                     let id = peer.id;
-                    if peer.transport.is_tcp() {
+                    if peer.is_turned() {
                         if peer.hot {
                             // The socket is looked at anyway, until there is no more of it.
                             continue;
@@ -443,7 +443,7 @@ impl Engine {
             }
         }
         self.look_after_names(now);
-        self.progress_tcp(now);
+        self.look_after_turned(now);
         self.see_to_reconnecting(now);
         for at in 0..self.connections.greetings.len() {
             if let Some(greeting) = &self.connections.greetings[at]

@@ -7,7 +7,6 @@ use pinfold_sys::cpu::clock;
 use super::{
     op::{Bytes, Done, OpKey, OpTable, RecvStage, Wakes},
     peer::{Control, Peer},
-    peer_transport::PeerTransport,
     prefault::Prefault,
 };
 use crate::{
@@ -21,7 +20,7 @@ use crate::{
         rma::{regions::Regions, spaces::Spaces},
     },
     status::{Status, Tally},
-    transport::{shm::budget::Budget, tcp::transmit::Driver},
+    transport::{Driver, shm::budget::Budget},
     wire::{
         descriptor::{Header, Kind},
         rendezvous::Rts,
@@ -88,7 +87,7 @@ pub(crate) struct Core {
     /// The driver that sends long messages to other hosts.
     pub driver: Arc<Driver>,
     /// True if something was sent to another host since the last look.
-    pub sent_tcp: bool,
+    pub has_sent: bool,
     pub model: &'static CostModel,
     pub strict: bool,
     /// True if pages of messages may be moved, where the program has said so.
@@ -152,18 +151,15 @@ impl Core {
 
     #[cold]
     pub(crate) fn ring_now(&mut self, peer: &mut Peer) {
-        let socket = match &mut peer.transport {
-            PeerTransport::Tcp(bridge) => {
-                bridge.hand_on();
-                self.end_sent(peer);
-                return;
-            }
-            PeerTransport::Shm(socket) => socket,
-        };
+        if peer.is_turned() {
+            peer.transport.hand_on();
+            self.end_sent(peer);
+            return;
+        }
         peer.record.doorbells_sent.add(1);
         peer.tx.say_rung(clock::now_ns());
         // A peer that is gone cannot be rung; its socket tells the thread that polls it.
-        if let Err(error) = pinfold_sys::socket::seqpacket::ring(socket) {
+        if let Err(error) = peer.transport.ring() {
             tracing::debug!(%error, peer = peer.info.name, "ringing failed");
         }
     }

@@ -35,9 +35,9 @@ use crate::{
 const BYTES_MAX: u64 = 512 << 10;
 const _: () =
     assert!(BYTES_MAX >= BULK_BYTES_MAX as u64 + RING_SLOTS_MAX as u64 * (MESSAGE_COST + 56));
-/// The same for a peer on another host that joins, and for its share of the rest.
-const TCP_BYTES_MAX: u64 = 2 << 20;
-const TCP_SHARE: u64 = 64;
+/// The same for a peer that joins whose memory is apart, and for its share of the rest.
+const APART_BYTES_MAX: u64 = 2 << 20;
+const APART_SHARE: u64 = 64;
 /// The most that a grant may grow to for a stream. A stream of 1 MiB over the loopback gains up to
 /// here.
 const WIDE_BYTES_MAX: u64 = 16 << 20;
@@ -48,20 +48,20 @@ const LATE_SHARE: usize = 4;
 /// The most announced messages that a peer is granted.
 const MESSAGES_MAX: u64 = 1 << 17;
 
-/// The grant of the next peer, on this host or over `tcp`, out of `left` bytes of the budget for
-/// unexpected messages.
+/// The grant of the next peer, whose memory is `apart` from this side's or not, out of `left` bytes
+/// of the budget for unexpected messages.
 ///
 /// An eighth of the rest, up to a ceiling, half of it for bytes and half for announcements, and for
-/// a peer on another host a 64th for bytes where that is more: the sum of all grants never exceeds
-/// the budget, and late peers get less, not nothing.
-fn first(left: usize, tcp: bool) -> Limits {
+/// a peer whose memory is apart a 64th for bytes where that is more: the sum of all grants never
+/// exceeds the budget, and late peers get less, not nothing.
+fn first(left: usize, apart: bool) -> Limits {
     let left = left as u64;
     let share = (left / 8).max(MESSAGE_COST);
     let messages = (share / MESSAGE_COST / 2).min(MESSAGES_MAX);
     let bytes = (share / 2).min(BYTES_MAX);
-    let on_the_way = (left / TCP_SHARE).min(TCP_BYTES_MAX);
+    let on_the_way = (left / APART_SHARE).min(APART_BYTES_MAX);
     Limits {
-        unexpected_bytes: if tcp { bytes.max(on_the_way) } else { bytes },
+        unexpected_bytes: if apart { bytes.max(on_the_way) } else { bytes },
         rendezvous_max: messages.max(1) as u32,
     }
 }
@@ -110,9 +110,10 @@ fn cost(granted: Limits) -> usize {
 }
 
 impl Engine {
-    /// Sets credit aside for a peer, on this host or `tcp`, that may be about to join.
-    pub(crate) fn grant(&mut self, tcp: bool) -> Limits {
-        let granted = first(self.core.grants.left(), tcp);
+    /// Sets credit aside for a peer that may be about to join, whose memory is `apart` from this
+    /// side's or not.
+    pub(crate) fn grant(&mut self, apart: bool) -> Limits {
+        let granted = first(self.core.grants.left(), apart);
         if self.core.grants.take(cost(granted)) { granted } else { LEAST }
     }
 
@@ -136,14 +137,14 @@ impl Core {
     /// A peer has announced a message whose receive was there: it may have lacked nothing but
     /// credit. The answer carries its credit (`Cts::Stream`).
     pub(crate) fn widen(&mut self, peer: &mut Peer, rts: &Rts) {
-        let more = match (peer.transport.is_tcp(), rts.unasked) {
-            (true, _) => more(&self.grants, peer.granted, rts.len),
+        let more = match (peer.shares_memory(), rts.unasked) {
+            (false, _) => more(&self.grants, peer.granted, rts.len),
             // The cost of the message does not matter, for it is not stored, as long as the old
             // credit is short.
-            (false, true) if is_short(peer.granted, peer.owed, MESSAGE_COST + rts.len) => {
+            (true, true) if is_short(peer.granted, peer.owed, MESSAGE_COST + rts.len) => {
                 unasked(&self.grants, peer.granted, peer.owed, MESSAGE_COST + rts.len)
             }
-            (false, _) => 0,
+            (true, _) => 0,
         };
         self.grant_more(peer, more);
     }
@@ -234,11 +235,11 @@ mod tests {
 
     #[test]
     fn grants_never_exceed_the_budget_and_never_end() {
-        for tcp in [false, true] {
+        for apart in [false, true] {
             let mut budget = Budget::new(1 << 20);
             let mut served = 0;
             for _ in 0..2000 {
-                let granted = first(budget.left(), tcp);
+                let granted = first(budget.left(), apart);
                 assert!(granted.rendezvous_max >= 1);
                 if budget.take(cost(granted)) {
                     served += 1;
@@ -250,12 +251,12 @@ mod tests {
     }
 
     #[test]
-    fn who_is_tcp_is_granted_more_of_what_is_plenty() {
-        let bytes = |left: usize, tcp| first(left, tcp).unexpected_bytes;
-        assert_eq!([false, true].map(|tcp| bytes(64 << 20, tcp)), [512 << 10, 1 << 20]);
-        assert_eq!([false, true].map(|tcp| bytes(1 << 30, tcp)), [512 << 10, 2 << 20]);
+    fn peers_whose_memory_is_apart_are_granted_more_of_what_is_plenty() {
+        let bytes = |left: usize, apart| first(left, apart).unexpected_bytes;
+        assert_eq!([false, true].map(|apart| bytes(64 << 20, apart)), [512 << 10, 1 << 20]);
+        assert_eq!([false, true].map(|apart| bytes(1 << 30, apart)), [512 << 10, 2 << 20]);
         // Where little is left, the grant is the same for all.
-        assert_eq!([false, true].map(|tcp| bytes(1 << 20, tcp)), [64 << 10; 2]);
+        assert_eq!([false, true].map(|apart| bytes(1 << 20, apart)), [64 << 10; 2]);
     }
 
     #[test]

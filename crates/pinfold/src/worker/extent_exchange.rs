@@ -35,7 +35,7 @@ impl Core {
     pub(crate) fn take_extents(&mut self, peer: &mut Peer) -> Result<Exchanged, Violation> {
         let may_map = [Path::Mapped, Path::Handoff].iter().any(|p| peer.permissions.may(*p));
         let mut exchanged = Exchanged::None;
-        let Some(socket) = peer.transport.shm() else { return Ok(Exchanged::None) };
+        let Some(socket) = peer.transport.channel() else { return Ok(Exchanged::None) };
         for _ in 0..MESSAGES_A_TURN {
             match descriptor_channel::take(socket) {
                 Ok(None) => break,
@@ -116,7 +116,7 @@ impl Core {
 }
 
 fn export(peer: &Peer, extent: &ArenaRef) -> crate::Result<()> {
-    let socket = peer.transport.shm().ok_or(crate::Error::Withdrawn)?;
+    let socket = peer.transport.channel().ok_or(crate::Error::Withdrawn)?;
     let fd = extent.fd_for_peers()?;
     let (id, bytes) = (extent.id(), extent.bytes_max());
     failpoint::hit(Point::BeforeExtent);
@@ -141,7 +141,7 @@ impl Engine {
         let mut all = true;
         for id in self.peers.ids() {
             let Some(peer) = self.peers.get_mut(id) else { continue };
-            let Some(socket) = peer.transport.shm() else { continue };
+            let Some(socket) = peer.transport.channel() else { continue };
             peer.exported_extents.sweep(
                 |extent| !arena::is_live(extent),
                 |extent| {

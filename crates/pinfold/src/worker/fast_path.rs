@@ -177,7 +177,7 @@ impl Engine {
                 take_head(&mut self.core, peer, header, tag, memory)
             }
             Source::Any => {
-                let looks = if self.tcp_poll_set.any() { POLLS_WITH_TCP } else { LOOKS };
+                let looks = if self.poll_set.any() { POLLS_WITH_TCP } else { LOOKS };
                 for _ in 0..looks {
                     for &index in &self.hot {
                         let Some(peer) = self.peers.at_mut(index) else { continue };
@@ -323,7 +323,7 @@ fn await_head(core: &mut Core, peer: &mut Peer) -> Option<Header> {
     if peer.rx.unpublished() > 0 {
         Engine::publish(core, peer);
     }
-    if peer.transport.is_tcp() {
+    if peer.is_turned() {
         return await_frame(core, peer);
     }
     for _ in 0..LOOKS {

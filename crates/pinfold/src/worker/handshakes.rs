@@ -8,11 +8,12 @@ use pinfold_sys::io::poll::{Epoll, Interest};
 
 pub(crate) use self::same_host_upgrade::SameHostUpgrade;
 use self::same_host_upgrade::Tried;
-use super::pending_peer::{Back, Outcome, PendingPeer, Session, TcpPeer};
+use super::pending_peer::{Outcome, PendingPeer, Session, TcpPeer};
 use crate::{
     Error, PathSet, PeerId, Result,
     copy::Tally,
     transport::{
+        Back,
         local::{self, Limits},
         tcp::{self, dial::Dial, greeting::Ticket, handshake::Here, unauthenticated::Caller},
     },

@@ -91,8 +91,8 @@ impl Core {
             Kind::Cancel => self.taken_back(peer, header.aux())?,
             Kind::Open => self.asked(peer, header.aux(), Open::read(&body))?,
             Kind::Opened => self.opened(peer, header.aux(), Opened::read(&body))?,
-            Kind::Use if peer.transport.is_tcp() => self.serve_for(peer, header, &body)?,
-            Kind::Used if peer.transport.is_tcp() => self.used(peer, header, &body)?,
+            Kind::Use if !peer.shares_memory() => self.serve_for(peer, header, &body)?,
+            Kind::Used if !peer.shares_memory() => self.used(peer, header, &body)?,
             Kind::Use | Kind::Used => {
                 return Err(Violation("it wrote what goes between hosts"));
             }

@@ -3,7 +3,6 @@
 //! - [`core`]: the state that the operations of all peers share; `outbound`, `inbound` and the
 //!   modules of [`protocol`](crate::protocol) are its verbs, for one peer at a time.
 //! - [`peer`]: one connected peer; [`table`]: all of them, and those that are gone.
-//! - [`peer_transport`]: shared memory or a connection; [`pending_peer`]: a peer that is about to
 //!   join.
 //! - [`connections`]: sockets, listeners, ends of processes; [`handshakes`]: greetings under way.
 //! - [`extent_exchange`]: arenas that are handed over;
@@ -12,7 +11,7 @@
 //! - `post`: sends and receives as the caller's side sees them; `fast_path`: short ones without any
 //!   obstacle; `abandoned`: receives that are given up.
 //! - `progress`: the progress loop; `sleep`: how it stops polling without missing anything;
-//!   `tcp_progress`, `tcp_poll_set`: connections with other hosts.
+//!   `transport_progress`, `poll_set`: connections with other hosts.
 //! - `teardown`: how peers go, and how the endpoint closes; `outstanding`: messages not delivered.
 //! - `gauges`: the state that other processes may see.
 //! - [`shared`]: the lock; [`wait`]: waiting; [`matching`]: receives matched with messages.
@@ -36,8 +35,8 @@ pub(crate) mod outbound;
 pub(crate) mod outstanding;
 pub(crate) mod peer;
 pub(crate) mod peer_times;
-pub(crate) mod peer_transport;
 pub(crate) mod pending_peer;
+pub(crate) mod poll_set;
 pub(crate) mod post;
 pub(crate) mod prefault;
 pub(crate) mod prefaulter;
@@ -47,9 +46,8 @@ pub(crate) mod send_waits;
 pub(crate) mod shared;
 pub(crate) mod sleep;
 pub(crate) mod table;
-pub(crate) mod tcp_poll_set;
-pub(crate) mod tcp_progress;
 pub(crate) mod teardown;
+pub(crate) mod transport_progress;
 pub(crate) mod unlocked_copy;
 pub(crate) mod wait;
 pub(crate) mod wakes;
@@ -64,9 +62,9 @@ use self::{
     matching::Matcher,
     op::{Done, OpKey, OpKind, OpTable, RecvStage, SendStage, Wakes, gone},
     peer::{Peer, PeerInfo},
+    poll_set::PollSet,
     prefault::Prefault,
     table::PeerTable,
-    tcp_poll_set::TcpPollSet,
     unlocked_copy::UnlockedCopies,
 };
 use crate::{
@@ -93,7 +91,7 @@ pub(crate) struct Engine {
     /// Peers (by index) whose lanes are polled.
     hot: Vec<u32>,
     /// The set of those on other hosts that are among them.
-    tcp_poll_set: TcpPollSet,
+    poll_set: PollSet,
     /// Peers that connected and have not been accepted.
     pub newcomers: VecDeque<PeerId>,
     pub spin: SpinPolicy,
@@ -156,7 +154,7 @@ impl Engine {
             store: Copier::new(Reader::Me, &copies),
             copies,
             driver,
-            sent_tcp: false,
+            has_sent: false,
             unlocked: Arc::new(UnlockedCopies::new(status.unlocked())),
             model: route::model(),
             strict: config.strict,
@@ -171,7 +169,7 @@ impl Engine {
             core,
             connections,
             hot: Vec::new(),
-            tcp_poll_set: TcpPollSet::default(),
+            poll_set: PollSet::default(),
             newcomers: VecDeque::new(),
             spin: SpinPolicy::default(),
             rest: SleepPolicy::new(),

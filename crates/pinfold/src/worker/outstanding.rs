@@ -69,7 +69,7 @@ impl Engine {
                 one.given += 1;
                 one.given_bytes += donation.len() as u64;
             }
-            if peer.transport.as_tcp().is_some_and(|bridge| !bridge.is_flushed()) {
+            if !peer.transport.is_flushed() {
                 one.sends += peer.tx.in_flight().max(1);
             }
             all.push(one);
@@ -102,9 +102,8 @@ impl Engine {
     /// lost if the connection ended now.
     pub(crate) fn has_unsent(&self, to: Option<PeerId>) -> bool {
         let is_it = |id: PeerId| to.is_none_or(|to| to == id);
-        // On this host, waiting frames can go at any time.
-        let waits =
-            |peer: &Peer| peer.transport.is_tcp() && self.core.ops.given.has_waiting(peer.id);
+        // By shared memory, waiting frames can go at any time.
+        let waits = |peer: &Peer| !peer.shares_memory() && self.core.ops.given.has_waiting(peer.id);
         let frames = |peer: &Peer| is_it(peer.id) && peer.leaving.is_none() && waits(peer);
         self.peers.iter().any(frames)
             || self.core.ops.open().any(|(_, op)| {
@@ -118,6 +117,6 @@ impl Engine {
     /// with the receiver.
     fn is_lost_with(&self, id: PeerId, left: bool) -> bool {
         let peer = self.peers.get(id).filter(|peer| peer.leaving.is_none());
-        peer.is_some_and(|peer| !left || peer.transport.is_tcp())
+        peer.is_some_and(|peer| !left || !peer.shares_memory())
     }
 }

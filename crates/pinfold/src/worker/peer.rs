@@ -7,7 +7,6 @@ use rustc_hash::FxHashMap;
 use super::{
     op::OpKey,
     peer_times::PeerTimes,
-    peer_transport::PeerTransport,
     pending_peer::{PendingPeer, Session},
     send_waits::Waits,
 };
@@ -32,6 +31,7 @@ use crate::{
     status::PeerRecord,
     sync::LightFence,
     transport::{
+        Capabilities, Transport,
         local::Side,
         shm::{
             claim,
@@ -161,7 +161,9 @@ pub(crate) struct Peer {
     pub info: PeerInfo,
     pub tx: LaneTx,
     pub rx: LaneRx,
-    pub transport: PeerTransport,
+    pub transport: Box<dyn Transport>,
+    /// The properties of that.
+    pub capabilities: Capabilities,
     /// The session by which the pair goes on if its connection breaks, if it does.
     pub session: Option<Session>,
     pub cma_access: Arc<CmaAccess>,
@@ -258,11 +260,12 @@ impl Peer {
                 LightFence::Full
             },
         );
+        let capabilities = transport.capabilities();
         let cma = pending.peer_reads.or(pending.we_write);
         let (allowed, ours) = (pending.paths, pending.our_paths);
         let permissions = Permissions::new(|path| match path {
             Path::Cma => cma,
-            Path::Mapped | Path::Handoff if transport.is_tcp() => {
+            Path::Mapped | Path::Handoff if !capabilities.shares_memory => {
                 Err(cma.err().unwrap_or(Refusal::OtherHost))
             }
             _ if allowed.contains(path) => Ok(()),
@@ -279,7 +282,7 @@ impl Peer {
         let whose = place.clone().unwrap_or_else(|| format!("pid {pid}"));
         let name = if label.is_empty() { whose } else { format!("{label} ({whose})") };
         let mut tx = LaneTx::new(&segment, send_way, fence, copies);
-        if transport.is_tcp() {
+        if capabilities.is_turned {
             tx = tx.without_waiting();
         }
         Peer {
@@ -291,7 +294,7 @@ impl Peer {
                 pid,
                 uid,
                 address,
-                encryption: transport.as_tcp().and_then(|bridge| bridge.suite()),
+                encryption: transport.encryption(),
                 reconnections: 0,
                 paths,
                 cma_refused: cma.err(),
@@ -301,6 +304,7 @@ impl Peer {
             copies_in: Copier::new(Reader::Me, copies),
             copies_out: Copier::new(Reader::OtherCore, copies),
             transport,
+            capabilities,
             session,
             cma_access,
             tag_high_tx: 0,
@@ -337,6 +341,19 @@ impl Peer {
             hot: false,
             idle_polls: 0,
         }
+    }
+
+    /// Returns whether descriptors for it and from it move only while this process
+    /// [turns](Transport::turn) its transport.
+    #[inline(always)]
+    pub(crate) fn is_turned(&self) -> bool {
+        self.capabilities.is_turned
+    }
+
+    /// Returns whether memory of one of the two can be reached by the other.
+    #[inline(always)]
+    pub(crate) fn shares_memory(&self) -> bool {
+        self.capabilities.shares_memory
     }
 
     /// The kernel does not carry out this way for the pair any more, with this `errno`.

@@ -1,39 +1,27 @@
 //! Pending peers: those about to join, by any link.
 
-use std::{net::SocketAddr, os::fd::OwnedFd, sync::Arc};
+use std::{os::fd::OwnedFd, sync::Arc};
 
 use pinfold_sys::{failed::Failed, mem::presence::Presence};
 
-use super::peer_transport::PeerTransport;
 use crate::{
     copy::Tally,
     policy::route::{Path, PathSet, Refusal},
     transport::{
+        Back, Transport,
         local::{Established, Limits, Side},
-        shm::segment::Segment,
+        shm::{link::Link, segment::Segment},
         tcp::{
             bridge::Bridge, connection::Connection, greeting::Ticket, handshake::Home,
             lookup::Lookup,
         },
     },
-    wire::tcp::offer::Reached,
 };
 
 /// The outcome of a greeting.
 pub(crate) enum Outcome {
     Joins(Box<PendingPeer>),
     Returns(Back),
-}
-
-/// Another connection of a pair that had lost one.
-pub(crate) struct Back {
-    pub socket: Connection,
-    /// The frames that have come already.
-    pub rest: Vec<u8>,
-    /// How far the peer has received.
-    pub received: Reached,
-    /// The address at which it was called.
-    pub to: Option<SocketAddr>,
 }
 
 /// The session by which a pair goes on if its connection breaks.
@@ -50,7 +38,7 @@ pub(crate) struct PendingPeer {
     pub side: Side,
     /// The memory of the lanes.
     pub segment: Arc<Segment>,
-    pub transport: PeerTransport,
+    pub transport: Box<dyn Transport>,
     pub session: Option<Session>,
     /// True if it carries out operations asked for on its regions.
     pub serves_regions: bool,
@@ -82,7 +70,7 @@ impl From<Established> for PendingPeer {
         PendingPeer {
             side: established.side,
             segment: Segment::new(established.mapping),
-            transport: PeerTransport::Shm(established.socket),
+            transport: Box::new(Link(established.socket)),
             session: None,
             serves_regions: false,
             pidfd: Some(established.pidfd),
@@ -143,7 +131,7 @@ impl PendingPeer {
         Ok(PendingPeer {
             side: Side::Accepting,
             segment,
-            transport: PeerTransport::Tcp(bridge),
+            transport: bridge,
             session,
             serves_regions: tcp_peer.serves_regions,
             pidfd: None,

@@ -30,9 +30,7 @@ impl Engine {
         let mut at = 0;
         while let Some(&index) = self.hot.get(at) {
             moved |= self.poll_lane(index);
-            if self.tcp_poll_set.are_many()
-                && self.hot.get(at) == Some(&index)
-                && self.may_leave(index)
+            if self.poll_set.are_many() && self.hot.get(at) == Some(&index) && self.may_leave(index)
             {
                 self.hot.swap_remove(at);
             } else {
@@ -40,7 +38,7 @@ impl Engine {
             }
         }
         // The events that a leader sleeps on must not be taken from under it.
-        if self.tcp_poll_set.asks() && !self.asleep {
+        if self.poll_set.asks() && !self.asleep {
             moved |= self.ask_for_news();
         }
         if !self.core.blocked.is_empty() {
@@ -132,7 +130,7 @@ impl Engine {
         }
         let mut moved = false;
         // Descriptors in the lane come first.
-        if peer.transport.is_tcp() && peer.rx.head().is_none() {
+        if peer.is_turned() && peer.rx.head().is_none() {
             match self.core.turn(peer, false) {
                 Ok(came) => moved = came,
                 Err(ended) => {

@@ -15,7 +15,6 @@ use crate::{
     policy::sleep::Step,
     status::{Tally, state},
     sync,
-    transport::tcp::bridge::Bridge,
 };
 
 /// Hot lanes that are never cooled down while awake.
@@ -35,8 +34,8 @@ impl Engine {
             if !peer.hot {
                 peer.hot = true;
                 self.hot.push(index);
-                if peer.transport.is_tcp() {
-                    self.tcp_poll_set.begin();
+                if peer.is_turned() {
+                    self.poll_set.begin();
                 }
             }
         }
@@ -47,12 +46,12 @@ impl Engine {
     pub(crate) fn may_leave(&mut self, index: u32) -> bool {
         let Some(peer) = self.peers.at_mut(index) else { return false };
         let leaves = peer.leaving.is_none()
-            && self.tcp_poll_set.is_in_vain(peer.idle_polls)
+            && self.poll_set.is_in_vain(peer.idle_polls)
             && peer.rx.head().is_none()
-            && peer.transport.as_tcp().is_some_and(Bridge::is_drained);
+            && peer.transport.is_drained();
         if leaves {
             peer.hot = false;
-            self.tcp_poll_set.leave(index);
+            self.poll_set.leave(index);
             self.core.update_peer_gauges(peer);
         }
         leaves
@@ -73,8 +72,8 @@ impl Engine {
                 let _ = self.core.turn(peer, true);
                 peer.rx.ask();
                 peer.hot = false;
-                if peer.transport.is_tcp() {
-                    self.tcp_poll_set.end();
+                if peer.is_turned() {
+                    self.poll_set.end();
                 }
                 cooled.push(index);
             }
@@ -114,10 +113,10 @@ impl Engine {
             }
         }
         // No peer rings for those left to the epoll, but they are to hear what the others do.
-        for index in self.tcp_poll_set.take_untold() {
+        for index in self.poll_set.take_untold() {
             if let Some(peer) = self.peers.at_mut(index)
                 && !peer.hot
-                && peer.transport.is_tcp()
+                && peer.is_turned()
                 && self.core.turn(peer, true).unwrap_or(true)
             {
                 came_from_tcp = true;
@@ -129,7 +128,7 @@ impl Engine {
             if let Some(peer) = self.peers.at_mut(index) {
                 peer.tx.ask_for_room();
                 peer.room_asked = true;
-                if peer.transport.is_tcp() && self.core.turn(peer, true).unwrap_or(true) {
+                if peer.is_turned() && self.core.turn(peer, true).unwrap_or(true) {
                     came_from_tcp = true;
                     to_poll.push(index);
                 }
@@ -367,10 +366,7 @@ mod tests {
         let is_told = || {
             two.progress().unwrap();
             let engine = two.shared().enter().unwrap();
-            engine
-                .peers
-                .iter()
-                .all(|peer| peer.transport.as_tcp().is_some_and(|it| it.is_flushed()))
+            engine.peers.iter().all(|peer| peer.transport.is_flushed())
         };
         assert!(!is_told());
         one.shared().enter().unwrap().ask_all();

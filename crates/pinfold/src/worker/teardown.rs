@@ -9,7 +9,7 @@ use crate::{
     Error, Gone, PeerId,
     failpoint::{self, Point},
     status::Tally,
-    transport::{local::Limits, shm::ring::Violation, tcp::bridge::Ended},
+    transport::{Ended, local::Limits, shm::ring::Violation},
     wire::descriptor::Kind,
     worker::matching::{Source, TagMatch},
 };
@@ -73,24 +73,20 @@ impl Engine {
         // A peer that is gone needs no farewell, which would also end the memory that it gave.
         if first && !stays_given {
             match how {
-                Gone::Disconnected if !peer.transport.is_tcp() => {
+                Gone::Disconnected if peer.shares_memory() => {
                     self.core.let_frames_go(peer);
                     self.core.leave_donations(peer);
                 }
                 _ => peer.tx.say_closed(),
             }
         }
-        if how != Gone::Died
-            && let Some(bridge) = peer.transport.tcp()
-        {
-            bridge.say_goodbye();
+        if how != Gone::Died {
+            peer.transport.say_goodbye();
         }
         // Messages sent before it went have been sent; the memory of the rest goes back to its
         // owners.
         self.core.end_sent(peer);
-        if let Some(bridge) = peer.transport.tcp() {
-            bridge.settle();
-        }
+        peer.transport.settle();
         let may_write = self.core.stop_gets(peer) && peer.cma_access.is_alive();
         let stays = may_write && !stopped;
         let name = peer.info.name.clone();
@@ -169,14 +165,14 @@ impl Engine {
 
     /// Frees all that a peer held. Every operation with it has ended.
     pub(crate) fn record_gone(&mut self, id: PeerId, how: Gone) {
-        let Some(mut peer) = self.peers.remove(id, how) else { return };
+        let Some(peer) = self.peers.remove(id, how) else { return };
         tracing::debug!(peer = peer.info.name, %how, "a peer is gone");
         self.core.status.strike(id);
         self.core.status.peers_gone.add(1);
         self.hot.retain(|index| *index != id.index);
-        self.tcp_poll_set.forget(id.index);
-        if peer.hot && peer.transport.is_tcp() {
-            self.tcp_poll_set.end();
+        self.poll_set.forget(id.index);
+        if peer.hot && peer.is_turned() {
+            self.poll_set.end();
         }
         self.core.blocked.retain(|index| *index != id.index);
         self.newcomers.retain(|newcomer| *newcomer != id);
@@ -185,8 +181,7 @@ impl Engine {
         self.core.regions.forget_gone();
         self.core.spaces.forget_gone();
         self.core.donations_out -= peer.given.len();
-        let far = peer.transport.tcp().map_or(0, |bridge| bridge.budgeted());
-        self.core.lane_budget.give(peer.tx.budgeted() + far);
+        self.core.lane_budget.give(peer.tx.budgeted() + peer.transport.budgeted());
         self.ungrant(Limits { unexpected_bytes: peer.granted, rendezvous_max: peer.announced_max });
         if self.nobody_left().is_some() {
             for key in self.core.matcher.drop_posted(|from| from == Source::Any) {

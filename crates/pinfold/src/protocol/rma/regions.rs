@@ -323,7 +323,7 @@ impl Core {
         let opened = match open.by {
             By::Kernel => self.let_in(peer, &open),
             By::Mapping => self.hand_over(peer, &open),
-            By::Owner if peer.transport.is_tcp() => self.offer_services(&open),
+            By::Owner if !peer.shares_memory() => self.offer_services(&open),
             By::Owner => return Err(Violation("it asked for what goes between hosts")),
         };
         failpoint::hit(Point::BeforeOpened);

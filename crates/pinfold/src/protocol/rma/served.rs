@@ -4,7 +4,7 @@
 //! The requester sends the region's key with each operation: the owner keeps no record of
 //! permissions. Bytes to write follow as a stream of the operation's number, bytes to read come as
 //! one that the answer names. Long ones go past the lanes, from and to the caller's memory and the
-//! region's ([`tcp_progress`](crate::worker::tcp_progress)).
+//! region's ([`transport_progress`](crate::worker::transport_progress)).
 //!
 //! A request costs no credit, for nothing of it is stored: bytes that do not go into a region are
 //! dropped as they come. The number of operations in flight is bounded on both sides.

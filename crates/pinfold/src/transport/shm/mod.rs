@@ -15,6 +15,8 @@ pub(crate) mod hazard;
 pub(crate) mod hazards;
 #[cfg(not(loom))]
 pub(crate) mod lane;
+#[cfg(not(loom))]
+pub(crate) mod link;
 pub(crate) mod ring;
 #[cfg(not(loom))]
 pub(crate) mod segment;

@@ -1,15 +1,14 @@
 //! Joining: this endpoint calls, or is called, and greetings are taken as far as they go.
 
-use std::{sync::Arc, time::Duration};
+use std::time::Duration;
 
-use pinfold_sys::{cpu::clock, io::poll::Interest};
+use pinfold_sys::cpu::clock;
 
 use super::super::{
     Engine,
     core::Core,
     handshakes::{Greeting, Handshake, Step},
     peer::Peer,
-    peer_transport::PeerTransport,
     pending_peer::{Outcome, PendingPeer},
 };
 use super::{
@@ -22,7 +21,7 @@ use crate::{
     status::Tally,
     transport::{
         local::{self, Address, Limits},
-        tcp::{handshake, transmit::Transmitter, unauthenticated::Caller},
+        tcp::{handshake, unauthenticated::Caller},
     },
 };
 
@@ -259,20 +258,9 @@ impl Connections {
     fn watch_peer(&mut self, peer: &mut Peer, core: &Core, silence: Duration) -> Result<()> {
         let (index, generation) = (peer.id.index, peer.id.generation);
         let about = token(SOCKET, index, generation);
-        match &mut peer.transport {
-            PeerTransport::Shm(socket) => watch(&self.epoll, socket, about)?,
-            PeerTransport::Tcp(bridge) => {
-                // Encrypted bytes have to be read by this process.
-                if bridge.suite().is_none() {
-                    bridge.leave_by(Transmitter::new(Arc::clone(&core.driver)));
-                }
-                bridge.check_keep_alive(silence);
-                let watched = bridge
-                    .socket()
-                    .map_or(Ok(()), |socket| self.epoll.add(socket, about, Interest::Changes));
-                watched.map_err(|error| Error::os("epoll_ctl", "the endpoint", error))?;
-            }
-        }
+        peer.transport.begin(&core.driver, silence);
+        let watched = peer.transport.watch(&self.epoll, about);
+        watched.map_err(|error| Error::os("epoll_ctl", "the endpoint", error))?;
         if let Some(session) = &peer.session {
             self.sessions.insert(session.ticket.id, peer.id);
         }

@@ -2,7 +2,7 @@
 
 use std::{net::SocketAddr, time::Duration};
 
-use pinfold_sys::{cpu::clock, io::poll::Interest};
+use pinfold_sys::cpu::clock;
 use rustix::io::Errno;
 
 use super::super::{
@@ -10,19 +10,21 @@ use super::super::{
     credit::LEAST,
     handshakes::{Greeting, Handshake},
     peer::Peer,
-    pending_peer::{Back, Session},
+    pending_peer::Session,
 };
 use super::{Connections, SOCKET, token};
 use crate::{
     Error, Gone, PeerId, Result,
-    transport::tcp::{
-        address::{Address, Host},
-        bridge::Ended,
-        dial::{Dial, Patience, Terms},
-        greeting::Ticket,
-        handshake,
-        lookup::Lookup,
-        reconnect::{Due, Reconnect},
+    transport::{
+        Back, Ended,
+        tcp::{
+            address::{Address, Host},
+            dial::{Dial, Patience, Terms},
+            greeting::Ticket,
+            handshake,
+            lookup::Lookup,
+            reconnect::{Due, Reconnect},
+        },
     },
     wire::tcp::greeting::Refusal,
 };
@@ -30,9 +32,9 @@ use crate::{
 impl Peer {
     /// The ticket by which the peer's session goes on now.
     pub(super) fn ticket(&self) -> Option<Ticket> {
-        let (session, bridge) = (self.session.as_ref()?, self.transport.as_tcp()?);
+        let (session, received) = (self.session.as_ref()?, self.transport.reached()?);
         let stays = self.leaving.is_none();
-        stays.then(|| Ticket { received: bridge.reached(), ..session.ticket.clone() })
+        stays.then(|| Ticket { received, ..session.ticket.clone() })
     }
 }
 
@@ -75,10 +77,10 @@ impl Engine {
     /// A peer is without a connection from here on.
     fn go_without(&mut self, id: PeerId, why: i32) {
         let Some(peer) = self.peers.get_mut(id) else { return };
-        let Some(socket) = peer.transport.tcp().and_then(|bridge| bridge.break_off()) else {
+        let epoll = &self.connections.epoll;
+        if !peer.transport.resume().is_some_and(|transport| transport.break_off(epoll)) {
             return;
-        };
-        let _ = self.connections.epoll.remove(&socket);
+        }
         let calls = peer.session.as_ref().is_some_and(|session| session.home.is_some());
         tracing::debug!(peer = peer.info.name, why, calls, "a connection broke");
         self.connections.end_reconnect(id);
@@ -210,15 +212,11 @@ impl Engine {
         if let Some((home, to)) = home.zip(back.to) {
             home.to = to;
         }
-        let Some(bridge) = peer.transport.tcp() else { return };
-        let resumed = bridge.resume(back.socket, back.rest, back.received);
-        let suite = bridge.suite();
+        let Some(transport) = peer.transport.resume() else { return };
+        let resumed = transport.go_on(back);
         let about = token(SOCKET, id.index, id.generation);
-        let watched = match bridge.socket() {
-            Some(socket) => self.connections.epoll.add(socket, about, Interest::Changes),
-            None => Ok(()),
-        };
-        peer.info.encryption = suite;
+        let watched = peer.transport.watch(&self.connections.epoll, about);
+        peer.info.encryption = peer.transport.encryption();
         peer.info.reconnections += 1;
         tracing::debug!(peer = peer.info.name, times = peer.info.reconnections, "a peer is back");
         self.heat(id.index);

@@ -222,10 +222,7 @@ impl Engine {
 
     /// Returns whether a message has begun to come.
     fn is_receiving(&mut self) -> bool {
-        let comes = |peer: &mut Peer| {
-            !peer.inbound.is_empty()
-                || peer.transport.as_tcp().is_some_and(|bridge| bridge.direct().is_some())
-        };
+        let comes = |peer: &mut Peer| !peer.inbound.is_empty() || peer.transport.brings_direct();
         !self.core.gets.is_empty()
             || !self.core.puts.is_empty()
             || self.hot.iter().any(|&index| self.peers.at_mut(index).is_some_and(comes))

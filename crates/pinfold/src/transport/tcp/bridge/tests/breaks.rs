@@ -40,19 +40,20 @@ fn play(plans: [&[Message]; 2], breaks: &[[usize; 2]], budget: usize, told: bool
                 // All bytes that were passed on come first.
                 while end.turn().is_ok() {}
             }
-            end.side.bridge.break_off();
+            end.side.bridge.lose_connection();
             // Without a connection it goes on as far as that is possible.
             end.feed();
             end.turn().unwrap();
         }
         let sockets;
         (wire, sockets) = next();
-        let reached = [ends[0].side.bridge.reached(), ends[1].side.bridge.reached()];
+        let reached =
+            [ends[0].side.bridge.reached().unwrap(), ends[1].side.bridge.reached().unwrap()];
         for (way, socket) in sockets.into_iter().enumerate() {
             ends[way]
                 .side
                 .bridge
-                .resume(OwnedFd::from(socket).into(), Vec::new(), reached[1 - way])
+                .go_on_over(OwnedFd::from(socket).into(), Vec::new(), reached[1 - way])
                 .unwrap();
         }
     }
@@ -166,7 +167,7 @@ fn lies_about_what_has_come_are_noticed() {
         one.feed();
         one.turn().unwrap();
         let (_wire, [again, _]) = Wire::new([usize::MAX; 2]);
-        let resumed = one.side.bridge.resume(OwnedFd::from(again).into(), Vec::new(), lie);
+        let resumed = one.side.bridge.go_on_over(OwnedFd::from(again).into(), Vec::new(), lie);
         assert_eq!(resumed.is_ok(), ok, "{lie:?}");
         assert_eq!(one.turn().is_ok(), ok, "{lie:?}");
     }
@@ -188,11 +189,14 @@ fn another_frame_in_the_place_of_one_ends_it() {
         let mut end = End::new(socket, &[], 0);
         stranger.write_all(&begun).unwrap();
         end.turn().unwrap();
-        assert_eq!(end.side.bridge.reached(), Reached { frames: 0, bytes: 4 });
-        end.side.bridge.break_off();
-        assert_eq!(end.side.bridge.reached(), Reached { frames: 0, bytes: 4 });
+        assert_eq!(end.side.bridge.reached().unwrap(), Reached { frames: 0, bytes: 4 });
+        end.side.bridge.lose_connection();
+        assert_eq!(end.side.bridge.reached().unwrap(), Reached { frames: 0, bytes: 4 });
         let (mut stranger, socket) = UnixStream::pair().unwrap();
-        end.side.bridge.resume(OwnedFd::from(socket).into(), again, Reached::default()).unwrap();
+        end.side
+            .bridge
+            .go_on_over(OwnedFd::from(socket).into(), again, Reached::default())
+            .unwrap();
         stranger.set_nonblocking(true).unwrap();
         let _ = stranger.flush();
         let turned = end.turn();
@@ -211,7 +215,7 @@ fn without_sessions_the_kernel_is_enough() {
     let words = crate::wire::tcp::frame::long_eager(1, 100);
     // SAFETY: it is there until the end of the test.
     let handed = unsafe {
-        bridge.send_directly(5, Header::new(Kind::Eager, 0, 1), &words, [part].into_iter())
+        bridge.send_directly(5, Header::new(Kind::Eager, 0, 1), &words, &mut [part].into_iter())
     };
     handed.unwrap();
     bridge.turn(false, &mut Budget::new(0)).unwrap();
@@ -227,7 +231,7 @@ fn turns(end: &mut End) {
             let mut bytes = vec![0; left as usize];
             let part = Part { ptr: bytes.as_mut_ptr(), len: bytes.len() };
             // SAFETY: it has room for so many bytes.
-            let took = unsafe { end.side.bridge.take_directly(part, put_to(part)) }.unwrap();
+            let took = unsafe { end.side.bridge.take_directly(part, &mut put_to(part)) }.unwrap();
             if took == 0 {
                 break;
             }
@@ -266,10 +270,10 @@ fn who_waits_asks_again() {
     let sockets;
     (wire, sockets) = Wire::new([usize::MAX; 2]);
     for (end, socket) in [&mut one, &mut two].into_iter().zip(sockets) {
-        end.side.bridge.break_off();
+        end.side.bridge.lose_connection();
         end.side
             .bridge
-            .resume(OwnedFd::from(socket).into(), Vec::new(), Reached::default())
+            .go_on_over(OwnedFd::from(socket).into(), Vec::new(), Reached::default())
             .unwrap();
     }
     for _ in 0..5 {
@@ -314,12 +318,12 @@ fn credit_is_told_again() {
     let _ = one.rx.publish();
     one.turn();
     let reached = [&mut one, &mut two].map(|side| {
-        drop(side.bridge.break_off());
-        side.bridge.reached()
+        drop(side.bridge.lose_connection());
+        side.bridge.reached().unwrap()
     });
     let (first, second) = sockets();
-    one.bridge.resume(OwnedFd::from(first).into(), Vec::new(), reached[1]).unwrap();
-    two.bridge.resume(OwnedFd::from(second).into(), Vec::new(), reached[0]).unwrap();
+    one.bridge.go_on_over(OwnedFd::from(first).into(), Vec::new(), reached[1]).unwrap();
+    two.bridge.go_on_over(OwnedFd::from(second).into(), Vec::new(), reached[0]).unwrap();
     assert_eq!(two.tx.released(), 0);
     one.turn();
     two.turn();

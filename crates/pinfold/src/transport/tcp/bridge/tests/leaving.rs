@@ -25,16 +25,16 @@ fn stream(mode: SendMode, ring: bool) -> Vec<u8> {
     near.set_nonblocking(true).unwrap();
     let settings = Settings { mode: Some(mode), ring: Some(ring) };
     let driver = Driver::new(settings, Arc::new(Epoll::new().unwrap()), 1);
-    side.bridge.leave_by(Transmitter::new(Arc::new(driver)));
+    side.bridge.begin(&Arc::new(driver), Duration::from_secs(3600));
     let memory: Vec<u8> = (0..LONG).map(|at| (at * 7) as u8 ^ (at >> 8) as u8).collect();
     for round in 0..ROUNDS {
         // Two in a row: the frame of the second stands behind the bytes of the first.
         for name in [2 * round, 2 * round + 1] {
             let header = Header::new(Kind::Eager, 0, name as u32);
             let part = Part { ptr: memory.as_ptr().cast_mut(), len: LONG };
-            let (words, parts) = (frame::long_eager(name, LONG as u64), std::iter::once(part));
+            let (words, mut parts) = (frame::long_eager(name, LONG as u64), std::iter::once(part));
             // SAFETY: the memory stays as it is until the bridge is gone.
-            unsafe { side.bridge.send_directly(name, header, &words, parts) }.unwrap();
+            unsafe { side.bridge.send_directly(name, header, &words, &mut parts) }.unwrap();
         }
         for number in 0..3 {
             assert!(side.tx.has_room(&mut side.budget).unwrap());
@@ -82,7 +82,8 @@ fn a_turn_is_a_share_of_a_long_message() {
         let header = Header::new(Kind::Eager, 0, 0);
         let words = frame::long_eager(0, memory.len() as u64);
         // SAFETY: the memory stays as it is until the bridge is gone.
-        unsafe { side.bridge.send_directly(0, header, &words, std::iter::once(part)) }.unwrap();
+        unsafe { side.bridge.send_directly(0, header, &words, &mut std::iter::once(part)) }
+            .unwrap();
         // Nothing comes: the only thing to do at once is to send.
         let mut is_more = side.bridge.turn(waits, &mut side.budget).unwrap();
         assert_eq!(is_more, !waits);

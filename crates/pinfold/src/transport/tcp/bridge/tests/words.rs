@@ -40,12 +40,12 @@ impl Talk {
         while took < len {
             assert!(Instant::now() < end);
             let part = Part { ptr: memory[took..].as_mut_ptr(), len: len - took };
-            let put = |bytes: &[u8]| {
+            let mut put = |bytes: &[u8]| {
                 // SAFETY: there is room for all that it takes.
                 unsafe { part.ptr.copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) };
             };
             // SAFETY: memory of the test's own.
-            took += unsafe { self.side.bridge.take_directly(part, put) }.unwrap();
+            took += unsafe { self.side.bridge.take_directly(part, &mut put) }.unwrap();
         }
         assert!(memory.iter().all(|byte| *byte == 7));
     }

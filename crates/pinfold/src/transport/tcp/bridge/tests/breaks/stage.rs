@@ -103,7 +103,12 @@ impl End {
                     // SAFETY: the memory stays where it is, and is written once the message is
                     // named.
                     let handed = unsafe {
-                        side.bridge.send_directly(number as u64, header, &words, parts.into_iter())
+                        side.bridge.send_directly(
+                            number as u64,
+                            header,
+                            &words,
+                            &mut parts.into_iter(),
+                        )
                     };
                     handed.unwrap();
                 }
@@ -173,7 +178,7 @@ impl End {
             let mut bytes = vec![0; left.min(77) as usize];
             let part = Part { ptr: bytes.as_mut_ptr(), len: bytes.len() };
             // SAFETY: it has room for so many bytes.
-            let took = unsafe { self.side.bridge.take_directly(part, put_to(part)) }?;
+            let took = unsafe { self.side.bridge.take_directly(part, &mut put_to(part)) }?;
             if took == 0 {
                 return Ok(());
             }
@@ -212,7 +217,7 @@ impl Wire {
 }
 
 /// Puts bytes that have come already to a part.
-pub(super) fn put_to(part: Part) -> impl FnOnce(&[u8]) {
+pub(super) fn put_to(part: Part) -> impl FnMut(&[u8]) {
     // SAFETY: it has room for all that is put there.
     move |bytes| unsafe { part.ptr.copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) }
 }

@@ -20,10 +20,7 @@ use crate::{
     Path,
     protocol::rma::served::Served,
     status::Tally,
-    transport::{
-        shm::ring::Violation,
-        tcp::bridge::{Bridge, Ended},
-    },
+    transport::{Ended, shm::ring::Violation},
     wire::{
         descriptor::{Header, Kind},
         tcp::frame,
@@ -46,21 +43,21 @@ impl Engine {
     /// The time of the next look whether peers on other hosts answer: soon, if something was sent
     /// and no look is due.
     pub(crate) fn poll_ns(&mut self, now_ns: impl FnOnce() -> u64) -> Option<u64> {
-        if std::mem::take(&mut self.core.sent_tcp) && self.connections.poll_ns.is_none() {
+        if std::mem::take(&mut self.core.has_sent) && self.connections.poll_ns.is_none() {
             self.connections.poll_ns = Some(now_ns().saturating_add(LOOK_NS));
         }
         self.connections.poll_ns
     }
 
     /// Looks whether peers on other hosts answer, if it is time to.
-    pub(crate) fn progress_tcp(&mut self, now_ns: u64) {
+    pub(crate) fn look_after_turned(&mut self, now_ns: u64) {
         if self.poll_ns(|| now_ns).is_none_or(|at_ns| now_ns < at_ns) {
             return;
         }
         self.connections.poll_ns = None;
         for id in self.peers.ids() {
-            let bridge = self.peers.get_mut(id).and_then(|peer| peer.transport.tcp());
-            match bridge.map_or(Ok(None), |bridge| bridge.look(now_ns)) {
+            let Some(peer) = self.peers.get_mut(id) else { continue };
+            match peer.transport.look(now_ns) {
                 Ok(at_ns) => {
                     self.connections.poll_ns =
                         self.connections.poll_ns.into_iter().chain(at_ns).min();
@@ -92,10 +89,9 @@ impl Core {
     pub(crate) fn turn(&mut self, peer: &mut Peer, waits: bool) -> Result<bool, Ended> {
         let (mut moved, mut took_long) = (false, false);
         for _ in 0..MESSAGES_A_TURN {
-            let Some(bridge) = peer.transport.tcp() else { break };
-            moved |= bridge.turn(waits, &mut self.lane_budget)?;
+            moved |= peer.transport.turn(waits, &mut self.lane_budget)?;
             // Descriptors in the lane come first.
-            if peer.rx.head().is_some() || bridge.direct().is_none() {
+            if peer.rx.head().is_some() || !peer.transport.brings_direct() {
                 break;
             }
             let took = self.take_long(peer)?;
@@ -105,12 +101,10 @@ impl Core {
                 break;
             }
         }
-        if let Some(bridge) = peer.transport.tcp()
-            && (took_long || bridge.direct().is_some())
-        {
+        if took_long || peer.transport.brings_direct() {
             // The sender of a message that has come may wait to hear of it, and this side may not
             // turn again.
-            bridge.hand_on();
+            peer.transport.hand_on();
         }
         // Events that a sleeping leader was to be woken by are not found any more: a connection
         // tells of each change once.
@@ -121,8 +115,8 @@ impl Core {
     /// Ends the operations whose messages are sent. Returns whether there were any.
     pub(crate) fn end_sent(&mut self, peer: &mut Peer) -> bool {
         let mut any = false;
-        self.sent_tcp |= peer.transport.tcp().is_some_and(Bridge::take_has_sent);
-        while let Some(transmitted) = peer.transport.tcp().and_then(|bridge| bridge.take_sent()) {
+        self.has_sent |= peer.transport.take_has_sent();
+        while let Some(transmitted) = peer.transport.take_sent() {
             any = true;
             let key = OpKey::of_word(transmitted.name);
             let Some(op) = self.ops.send_mut(key) else { continue };
@@ -164,21 +158,21 @@ impl Core {
         announced: bool,
     ) -> Result<bool, Violation> {
         let sid = op.sid(key);
-        let Some(bridge) = peer.transport.tcp() else { return Ok(false) };
-        if bytes < DIRECT_FROM || bridge.direct_ones() >= DIRECT_MAX {
+        let Some(direct) = peer.transport.past_lane() else { return Ok(false) };
+        if bytes < DIRECT_FROM || direct.direct_ones() >= DIRECT_MAX {
             return Ok(false);
         }
-        let parts = op.memory.first(bytes);
+        let mut parts = op.memory.first(bytes);
         let name = key.word();
         if announced {
             let header = Header::new(Kind::Data, 0, sid);
             // SAFETY: the memory is there until the operation has ended, see the invariant.
-            unsafe { bridge.send_directly(name, header, &frame::long_data(bytes), parts) }?;
+            unsafe { direct.send_directly(name, header, &frame::long_data(bytes), &mut parts) }?;
         } else {
             let header = Header::new(Kind::Eager, op.verb as u8, sid);
             // SAFETY: as above.
             unsafe {
-                bridge.send_directly(name, header, &frame::long_eager(op.tag, bytes), parts)
+                direct.send_directly(name, header, &frame::long_eager(op.tag, bytes), &mut parts)
             }?;
             peer.sent_cost += MESSAGE_COST + bytes;
         }
@@ -191,8 +185,8 @@ impl Core {
     fn take_long(&mut self, peer: &mut Peer) -> Result<u64, Ended> {
         let mut took = 0;
         while took < BYTES_A_TURN
-            && let Some(bridge) = peer.transport.tcp()
-            && let Some((sid, left)) = bridge.direct()
+            && let Some(direct) = peer.transport.past_lane()
+            && let Some((sid, left)) = direct.direct()
         {
             let at = peer.inbound.iter().position(|stream| stream.sid == sid);
             let at = at.ok_or(Violation("it sent bytes of no stream"))?;
@@ -213,16 +207,16 @@ impl Core {
             };
             let Some(part) = part else {
                 // There is less room than the message has bytes.
-                bridge.through_lane();
+                direct.through_lane();
                 return Ok(took + 1);
             };
             // SAFETY: memory of a receive that has not ended, the library's own and no other's, or
             // a region's that stands; the kernel writes the bytes that `put` does not.
             let came = unsafe {
-                bridge.take_directly(part, |bytes| match &landed {
+                direct.take_directly(part, &mut |bytes| match &landed {
                     Some(region) => region.put(bytes),
                     // The bytes that have come are fewer than the part, and are memory of the
-                    // bridge's.
+                    // transport's.
                     None => ptr::copy_nonoverlapping(bytes.as_ptr(), part.ptr, bytes.len()),
                 })
             }? as u64;

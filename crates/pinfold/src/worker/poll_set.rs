@@ -17,7 +17,7 @@ const ASKED_IN_VAIN: u32 = 4000;
 
 /// The set of connections that are looked at.
 #[derive(Debug, Default)]
-pub(crate) struct TcpPollSet {
+pub(crate) struct PollSet {
     /// Connections that are looked at at every turn.
     at: usize,
     /// How often the epoll is to be asked before that is given up.
@@ -26,7 +26,7 @@ pub(crate) struct TcpPollSet {
     untold: Vec<u32>,
 }
 
-impl TcpPollSet {
+impl PollSet {
     /// One more connection is looked at.
     pub(crate) fn begin(&mut self) {
         self.at += 1;
@@ -86,8 +86,8 @@ impl TcpPollSet {
 mod tests {
     use super::*;
 
-    fn of(count: usize) -> TcpPollSet {
-        let mut poll_set = TcpPollSet::default();
+    fn of(count: usize) -> PollSet {
+        let mut poll_set = PollSet::default();
         (0..count).for_each(|_| poll_set.begin());
         poll_set
     }
