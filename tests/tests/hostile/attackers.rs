@@ -23,6 +23,10 @@ use super::{ATTACK, CALL_BACK, ECHO, HOSTILE, donations, put_places};
 pub const RINGS: [usize; 2] = [4 << 10, 68 << 10];
 pub const SLOT: usize = 64;
 pub const SLOTS: usize = 1024;
+/// The place of the kind in a header, above its sequence number.
+pub const KIND: u64 = 15;
+/// The bits of the sequence number.
+pub const SEQ: u64 = (1 << KIND) - 1;
 /// The beginnings of each direction's words of control; the claim lines follow the first three
 /// lines.
 pub const CONTROL: [usize; 2] = [0, 1024];
@@ -131,7 +135,7 @@ pub fn newest(segment: Mapped) -> (u64, usize) {
 
 /// The number and slot of the last descriptor in any ring.
 pub fn newest_in(ring: usize) -> (u64, usize) {
-    let slots = (0..SLOTS).map(|slot| (peek(ring + slot * SLOT) & 0xffff, slot));
+    let slots = (0..SLOTS).map(|slot| (peek(ring + slot * SLOT) & SEQ, slot));
     slots.max().expect("there are slots")
 }
 
@@ -202,7 +206,7 @@ pub fn answer_for_others(random: &mut Random, segment: Mapped) {
     scribble(at + 8, token | verb << 32);
     scribble(at + 16, random.next());
     let wrap = u64::from(slot == 63);
-    scribble(at, number & 0xffff | 11 << 16 | wrap << 20 | 8 << 26 | 1 << 32);
+    scribble(at, number & SEQ | 11 << KIND | wrap << 20 | 8 << 26 | 1 << 32);
 }
 
 /// Adds a descriptor of its own behind the last one, with a fresh number.
@@ -217,7 +221,7 @@ pub fn forge(random: &mut Random, segment: Mapped) {
     let wrap = u64::from(slot == 63 || random.below(50) == 0);
     let len = if random.below(3) == 0 { random.below(256) } else { random.below(57) };
     let aux = if random.below(2) == 0 { random.below(8) } else { random.next() & 0xffff_ffff };
-    let mut header = number & 0xffff | kind << 16 | wrap << 20 | len << 24 | aux << 32;
+    let mut header = number & SEQ | kind << KIND | wrap << 20 | len << 24 | aux << 32;
     if random.below(2) == 0 {
         // A body that could mean a handler, or an unsolicited answer.
         let (verb, id, token) = (random.below(6), 1 + random.below(3), random.below(6));

@@ -14,7 +14,7 @@ use pinfold_tests::{
 };
 
 use super::{
-    HOSTILE, PATIENCE, consumed,
+    HOSTILE, PATIENCE, SEQ, consumed,
     donations::{RTS, add, announcement},
     is_cut_off, newest,
 };
@@ -64,9 +64,7 @@ pub fn canceller(_: &Args) {
         add(segment, RTS, turn, &announcement(HOSTILE, 1 << 20, 0, 0));
         add(segment, CANCEL, turn, &[]);
         // As many as the ring has descriptors for.
-        while turn % 24 == 23
-            && consumed(segment) & 0xffff < newest(segment).0
-            && !is_cut_off(segment)
+        while turn % 24 == 23 && consumed(segment) & SEQ < newest(segment).0 && !is_cut_off(segment)
         {
             thread::sleep(Duration::from_micros(20));
             let (taken, added) = (consumed(segment), newest(segment));

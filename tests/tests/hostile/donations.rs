@@ -18,7 +18,9 @@ use pinfold_tests::{
 };
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
 
-use super::{HOSTILE, RINGS, SLOT, SLOTS, is_cut_off, newest, odd_number, sockets, spin};
+use super::{
+    HOSTILE, KIND, RINGS, SEQ, SLOT, SLOTS, is_cut_off, newest, odd_number, sockets, spin,
+};
 
 /// Kinds of channel messages.
 pub const EXTENT: u64 = 1;
@@ -104,7 +106,7 @@ pub fn add(segment: Mapped, kind: u64, aux: u64, body: &[u64]) {
     }
     // The header is not written before its body.
     fence(Ordering::SeqCst);
-    scribble(at, (number + 1) & 0xffff | kind << 16 | wrap << 20 | aux << 32);
+    scribble(at, (number + 1) & SEQ | kind << KIND | wrap << 20 | aux << 32);
 }
 
 /// The body of an announcement of `len` bytes in an arena.

@@ -16,7 +16,7 @@ use pinfold_tests::{
 use rustix::fs::SealFlags;
 
 use super::{
-    HOSTILE, PATIENCE, consumed,
+    HOSTILE, PATIENCE, SEQ, consumed,
     donations::{
         EXTENT, LARGE, RTS, WRITABLE, add, announcement, file, good, right, send_on_channel,
     },
@@ -159,7 +159,7 @@ pub fn beggar(args: &Args) {
 /// Waits until the victim has taken the last descriptor. Returns whether it did not cut us off.
 fn is_taken(segment: Mapped, number: u64) -> bool {
     let end = Instant::now() + PATIENCE;
-    while consumed(segment) & 0xffff < newest(segment).0 {
+    while consumed(segment) & SEQ < newest(segment).0 {
         sockets().into_iter().for_each(|socket| drop(send_raw(socket, &[1], &[])));
         std::thread::sleep(Duration::from_micros(100));
         if is_cut_off(segment) {

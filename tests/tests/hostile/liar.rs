@@ -10,7 +10,7 @@ use pinfold_tests::{
 };
 
 use super::{
-    CONTROL, HOSTILE, LINE, PATIENCE, RINGS, SLOT, SLOTS, consumed,
+    CONTROL, HOSTILE, KIND, LINE, PATIENCE, RINGS, SLOT, SLOTS, consumed,
     donations::{RTS, add},
     newest,
 };
@@ -26,6 +26,8 @@ pub const OPEN: u64 = 12;
 pub const OPENED: u64 = 13;
 pub const USE: u64 = 14;
 pub const USED: u64 = 15;
+pub const INLINE_FIRST: u64 = 16;
+pub const INLINE_REST: u64 = 17;
 
 /// Verbs of active messages.
 pub const CALL: u64 = 1;
@@ -51,7 +53,7 @@ pub const COUNTED: u64 = 1 << 31;
 
 /// The descriptor's six bits of length or use, beside a kind.
 pub const fn code(code: u64) -> u64 {
-    code << 10
+    code << (26 - KIND)
 }
 
 pub const BULK_BYTES: u64 = 256 << 10;
@@ -111,7 +113,7 @@ impl Liar {
         let end = Instant::now() + PATIENCE;
         while Instant::now() < end {
             let mut slots = (0..SLOTS).map(|slot| self.segment.at + RINGS[0] + slot * SLOT);
-            if let Some(slot) = slots.find(|slot| peek(*slot) >> 16 & 15 == kind) {
+            if let Some(slot) = slots.find(|slot| peek(*slot) >> KIND & 31 == kind) {
                 return slot;
             }
         }

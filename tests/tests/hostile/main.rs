@@ -42,8 +42,8 @@ mod walls;
 use self::{
     alone::computer,
     attackers::{
-        CONTROL, LINE, RINGS, SLOT, SLOTS, attacker, consumed, is_cut_off, newest, newest_in,
-        odd_number, sockets, spin, stranger,
+        CONTROL, KIND, LINE, RINGS, SEQ, SLOT, SLOTS, attacker, consumed, is_cut_off, newest,
+        newest_in, odd_number, sockets, spin, stranger,
     },
     cancels::{bored, canceller},
     donations::{flooded, flooder},

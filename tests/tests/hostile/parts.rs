@@ -17,7 +17,7 @@ use pinfold_tests::{
 use rustix::fs::SealFlags;
 
 use super::{
-    HOSTILE, PATIENCE, consumed,
+    HOSTILE, PATIENCE, SEQ, consumed,
     donations::{EXTENT, RTS, SMALL, WRITABLE, add, file, good, right, send_on_channel},
     is_cut_off, newest, sockets,
 };
@@ -215,7 +215,7 @@ fn announce(segment: Mapped, which: &str, parts: &Parts, len: u64, turn: u64) {
     let body = [HOSTILE | turn, len, 8, 1 | given | LISTED, offset | bytes << 32, 0, number];
     add(segment, RTS, 1000 + turn, &body);
     let end = Instant::now() + PATIENCE;
-    while consumed(segment) & 0xffff < newest(segment).0 && !is_cut_off(segment) {
+    while consumed(segment) & SEQ < newest(segment).0 && !is_cut_off(segment) {
         sockets().into_iter().for_each(|socket| drop(send_raw(socket, &[1], &[])));
         thread::sleep(Duration::from_micros(200));
         assert!(Instant::now() < end, "{which} is not taken");

@@ -21,7 +21,7 @@ use rustix::{
 };
 
 use super::{
-    CONTROL, LINE, PATIENCE, RINGS, SLOT, SLOTS,
+    CONTROL, KIND, LINE, PATIENCE, RINGS, SEQ, SLOT, SLOTS,
     donations::{
         EXTENT, FIN, LARGE, RTS, SMALL, WRITABLE, WROTE, add, file, good, right, send_on_channel,
     },
@@ -53,9 +53,7 @@ fn push(want: u64, line: u64, generation: u64, extent: u64, offset: u64) -> [u64
 fn heard(segment: Mapped, kind: u64) -> impl Iterator<Item = u64> {
     let ring = segment.at + RINGS[0];
     let headers = (0..SLOTS).map(move |slot| peek(ring + slot * SLOT));
-    headers
-        .filter(move |header| header >> 16 & 0xf == kind && header & 0xffff != 0)
-        .map(|h| h >> 32)
+    headers.filter(move |header| header >> KIND & 31 == kind && header & SEQ != 0).map(|h| h >> 32)
 }
 
 /// Asks for every announced message, at places of all kinds, until it is cut off or time is up.
@@ -249,7 +247,7 @@ fn await_newest(segment: Mapped, kind: u64, end: Instant) -> u64 {
         let at = segment.at + RINGS[0];
         let (number, slot) = newest_in(at);
         let header = peek(at + slot * SLOT);
-        if number > 0 && header >> 16 & 0xf == kind {
+        if number > 0 && header >> KIND & 31 == kind {
             return header >> 32;
         }
         ring();

@@ -17,7 +17,7 @@ use pinfold_tests::{
 };
 
 use super::{
-    PATIENCE, RINGS, SLOT, SLOTS,
+    KIND, PATIENCE, RINGS, SEQ, SLOT, SLOTS,
     donations::{EXTENT, SMALL, add, good, send_on_channel},
     is_cut_off, sockets,
 };
@@ -187,8 +187,8 @@ fn use_it(region: &pinfold::RemoteRegion, writable: bool, is_huge: bool) {
 fn last_question(segment: Mapped) -> Option<u64> {
     let ring = segment.at + RINGS[0];
     let headers = (0..SLOTS).map(|slot| peek(ring + slot * SLOT));
-    let asked = headers.filter(|header| header >> 16 & 0xf == OPEN);
-    asked.max_by_key(|header| header & 0xffff)
+    let asked = headers.filter(|header| header >> KIND & 31 == OPEN);
+    asked.max_by_key(|header| header & SEQ)
 }
 
 /// The number of that question.
@@ -281,7 +281,7 @@ pub fn guesser(args: &Args) {
     add(segment, kind, 3, &body);
     if !is_bad {
         // The answer is that there is no such region, and no more.
-        let answered = || peek(segment.at + RINGS[0]) >> 16 & 0xf == OPENED;
+        let answered = || peek(segment.at + RINGS[0]) >> KIND & 31 == OPENED;
         await_for(segment, answered);
         assert!(answered());
         assert_eq!(peek(segment.at + RINGS[0] + 8), 1);

@@ -13,7 +13,7 @@ use pinfold_tests::{
     role::{self, say},
 };
 
-use super::{PATIENCE, RINGS, SLOT, SLOTS, donations::add, is_cut_off, sockets};
+use super::{KIND, PATIENCE, RINGS, SLOT, SLOTS, donations::add, is_cut_off, liar::code, sockets};
 
 /// Active messages: their kind, and verbs of theirs.
 const ACTIVE: u64 = 11;
@@ -105,13 +105,13 @@ pub fn exploiter(_: &Args) {
     ];
     for (token, (verb, key, address, more, answer)) in (100..).zip(cases) {
         let question = [token | SERVE << 32, verb, key[0], key[1], key[2], address, more];
-        add(segment, ACTIVE | 48 << 10, 0, &question);
+        add(segment, ACTIVE | code(48), 0, &question);
         let said = await_answer(segment, token);
         assert_eq!(said, answer, "question {}: {question:x?}", token - 100);
         assert_ne!(said, NOT_MAPPED);
     }
     // A question that is too short to be one.
-    add(segment, ACTIVE | 8 << 10, 0, &[99 | SERVE << 32, READ, 0, 0, 0, 0, 0]);
+    add(segment, ACTIVE | code(8), 0, &[99 | SERVE << 32, READ, 0, 0, 0, 0, 0]);
     assert_eq!(await_answer(segment, 99), SENSELESS);
     say("all asked");
 }
@@ -124,7 +124,7 @@ fn await_answer(segment: Mapped, token: u64) -> u64 {
         assert!(!is_cut_off(segment), "cut off for question {}", token - 100);
         let slots = (0..SLOTS).map(|slot| ring + slot * SLOT);
         let mut answers = slots
-            .filter(|at| peek(*at) >> 16 & 0xf == ACTIVE && peek(*at + 8) == token | REPLY << 32);
+            .filter(|at| peek(*at) >> KIND & 31 == ACTIVE && peek(*at + 8) == token | REPLY << 32);
         if let Some(at) = answers.next() {
             return peek(at + 16);
         }

@@ -15,9 +15,9 @@ use super::{
     HOSTILE, PATIENCE, consumed,
     donations::{EXTENT, FIN, RTS, SMALL, WROTE, announcement, good, send_on_channel},
     liar::{
-        ACTIVE, BATCH, BULK_BYTES, CALL, COUNTED, CTS, DATA, EAGER, FAILED, INLINE, INLINE_WIDE,
-        Liar, OPEN, OPENED, RECEIVES, REPLY, REQUESTS, STREAM, UNASKED, USE, USED, code, piece,
-        request,
+        ACTIVE, BATCH, BULK_BYTES, CALL, COUNTED, CTS, DATA, EAGER, FAILED, INLINE, INLINE_FIRST,
+        INLINE_REST, INLINE_WIDE, Liar, OPEN, OPENED, RECEIVES, REPLY, REQUESTS, STREAM, UNASKED,
+        USE, USED, code, piece, request,
     },
     newest, sockets,
 };
@@ -38,7 +38,7 @@ const TAMPERED: &str = "it tampered with a message that was asked for";
 /// The lies that a peer may tell. A colon in a name begins the victim's part: it first `receives` a
 /// message, `sends` one, `asks` something or `gives` memory; with `another` it does so with a
 /// second peer.
-const LIES: [Lie; 59] = [
+const LIES: [Lie; 61] = [
     lie("kind", "a descriptor of no known kind", |liar| liar.write(0, 0, &[])),
     lie("inline", "an inline message that is too long", |liar| {
         liar.write(INLINE | code(57), 0, &[]);
@@ -46,6 +46,10 @@ const LIES: [Lie; 59] = [
     lie("inline wide", "an inline message that is too long", |liar| {
         liar.write(INLINE_WIDE | code(49), 0, &[HOSTILE]);
     }),
+    lie("half", "it wrote half a message", |liar| {
+        liar.write(INLINE_FIRST | code(8), 0, &[HOSTILE]);
+    }),
+    lie("rest", "it wrote the rest of no message", |liar| liar.write(INLINE_REST, 0, &[])),
     lie("verb", "a message of no known use", |liar| {
         liar.write(EAGER | code(6), 1, &[HOSTILE, 8, piece(0, 8)]);
     }),

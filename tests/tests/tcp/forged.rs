@@ -104,7 +104,7 @@ impl Forger {
     /// Sends a frame. `false`: the connection is over.
     fn frame(&mut self, kind: u64, code: u64, aux: u32, words: &[u64], bytes: &[u8]) -> bool {
         self.sent += 1;
-        let header = kind << 16 | code << 26 | u64::from(aux) << 32;
+        let header = kind << 15 | code << 26 | u64::from(aux) << 32;
         let head = [self.sent, self.received, 0, header];
         let words = head.iter().chain(words).flat_map(|word| word.to_le_bytes());
         let frame: Vec<u8> = words.chain(bytes.iter().copied()).collect();
@@ -128,7 +128,7 @@ impl Forger {
             }
             self.received += 1;
             let (kind, code, aux) =
-                (head[3] >> 16 & 15, head[3] >> 26 & 63, (head[3] >> 32) as u32);
+                (head[3] >> 15 & 31, head[3] >> 26 & 63, (head[3] >> 32) as u32);
             let words = match (kind, code) {
                 (USED, WAS | 2) => 1,
                 (USED, BYTES..) => (code - BYTES).div_ceil(8),

@@ -5,8 +5,8 @@
 //! the very line the message is in.
 //!
 //! ```text
-//! bits  0..16  sequence number, never 0
-//! bits 16..20  kind
+//! bits  0..15  sequence number, never 0
+//! bits 15..20  kind
 //! bit  20      wrap: the next descriptor is in slot 0
 //! bit  21      skip: the next descriptor is not in the next slot but in the one after
 //! bits 22..26  acknowledgement: descriptors of the other direction that were consumed, modulo 16
@@ -18,6 +18,9 @@
 //! carries the low half of its tag; the high half is that of the lane's last [`Kind::InlineWide`]
 //! or [`Kind::TagHigh`]. Programs send long runs with one high half (a communicator, a context), so
 //! almost every message takes one line.
+//!
+//! Messages of up to 112 bytes can take two descriptors, one after the other
+//! ([`Kind::InlineFirst`]), and no bulk bytes.
 
 use super::{
     active::Verb,
@@ -26,6 +29,8 @@ use super::{
 
 /// Bytes that fit into a descriptor beside its header (U-Net/MM's inline messages, section 3).
 pub(crate) const INLINE_MAX: usize = 56;
+/// Bytes that fit into two descriptors beside their headers.
+pub(crate) const INLINE_TWO_MAX: usize = 2 * INLINE_MAX;
 /// Bytes that fit beside the header and a whole tag.
 pub(crate) const INLINE_WIDE_MAX: usize = 48;
 
@@ -72,6 +77,12 @@ pub(crate) enum Kind {
     Use = 14,
     /// The answer to that: [`Used`](super::served_rma::Used); aux is the operation's number.
     Used = 15,
+    /// The first 56 bytes of a whole message of 57 to 112: the bytes carried inline are those of
+    /// the next descriptor, an [`InlineRest`](Kind::InlineRest), which was published before this
+    /// one. Aux is the low half of its tag.
+    InlineFirst = 16,
+    /// The rest of that message.
+    InlineRest = 17,
 }
 
 impl Kind {
@@ -92,13 +103,17 @@ impl Kind {
             13 => Kind::Opened,
             14 => Kind::Use,
             15 => Kind::Used,
+            16 => Kind::InlineFirst,
+            17 => Kind::InlineRest,
             _ => return None,
         })
     }
 }
 
-const KIND_SHIFT: u32 = 16;
-const KIND_MASK: u64 = 0xf;
+/// The largest sequence number.
+pub(crate) const SEQ_MAX: u16 = 0x7fff;
+const KIND_SHIFT: u32 = 15;
+const KIND_MASK: u64 = 0x1f;
 const WRAP: u64 = 1 << 20;
 const SKIP_SHIFT: u32 = 21;
 const ACK_SHIFT: u32 = 22;
@@ -121,6 +136,7 @@ impl Header {
 
     #[inline]
     pub(crate) const fn sealed(self, seq: u16, wrap: bool, skip: bool, consumed: u64) -> u64 {
+        debug_assert!(seq <= SEQ_MAX);
         let ack = (consumed & ACK_MASK) << ACK_SHIFT;
         let marks = if wrap { WRAP } else { 0 } | (skip as u64) << SKIP_SHIFT;
         self.0 | seq as u64 | marks | ack
@@ -138,7 +154,7 @@ impl Header {
 
     #[inline]
     pub(crate) const fn seq(self) -> u16 {
-        self.0 as u16
+        self.0 as u16 & SEQ_MAX
     }
 
     #[inline]
@@ -150,6 +166,20 @@ impl Header {
     #[inline]
     pub(crate) const fn is_inline(self) -> bool {
         self.0 >> KIND_SHIFT & KIND_MASK == Kind::Inline as u64
+    }
+
+    /// The bytes of the message of which this is the [`Kind::InlineFirst`], and whose rest is
+    /// `rest`; `None` if no honest peer writes the two so.
+    #[inline]
+    pub(crate) fn inline_two_len(self, rest: Header) -> Option<usize> {
+        let len = self.inline_len(INLINE_MAX).filter(|len| *len > 0)?;
+        (rest.kind() == Some(Kind::InlineRest)).then_some(INLINE_MAX + len)
+    }
+
+    /// True if this is the first of two descriptors of a message.
+    #[inline]
+    pub(crate) const fn is_inline_first(self) -> bool {
+        self.0 >> KIND_SHIFT & KIND_MASK == Kind::InlineFirst as u64
     }
 
     #[inline]
@@ -284,10 +314,10 @@ mod tests {
 
         #[test]
         fn headers_survive(
-            kind in 1u64..=15,
+            kind in 1u64..=17,
             len in 0u8..=56,
             aux: u32,
-            seq: u16,
+            seq in 1..=SEQ_MAX,
             wrap: bool,
             skip: bool,
             known in 0..u64::MAX / 2,

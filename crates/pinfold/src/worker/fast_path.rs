@@ -22,8 +22,9 @@ use crate::{
     memory::{imported_extents::Loan, scatter::Part},
     policy::route::Why,
     status::Tally,
+    sync::Ordering,
     wire::{
-        descriptor::{Eager, Header, INLINE_MAX, Kind},
+        descriptor::{Eager, Header, INLINE_MAX, INLINE_TWO_MAX, INLINE_WIDE_MAX, Kind},
         rendezvous::Rts,
     },
     worker::matching::{Source, TagMatch},
@@ -158,7 +159,19 @@ impl Engine {
         if memory.len() > INLINE_MAX as u64 {
             return core.send_piece(peer, tag, memory, chosen);
         }
-        let sent = self.send_at_once(id, tag, memory);
+        let sent = if (tag >> 32) as u32 == peer.tag_high_tx {
+            self.send_at_once(id, tag, memory)
+        } else if !peer.permissions.may(Path::Inline) {
+            false
+        } else if memory.len() <= INLINE_WIDE_MAX as u64 {
+            core.send_wide(peer, tag, memory);
+            true
+        } else {
+            peer.tx.has_room_for_two() && {
+                peer.send_tag_high(tag);
+                self.send_at_once(id, tag, memory)
+            }
+        };
         sent.then_some(Sent { path: Path::Inline, why: Why::NOT_ASKED, by: Largest::NONE })
     }
 
@@ -288,6 +301,9 @@ impl Core {
             *chosen = Some(receipt);
             return None;
         }
+        if len <= INLINE_TWO_MAX as u64 && self.send_two(peer, tag, memory) {
+            return Some(Sent { path: Path::Eager, why: receipt.why(), by: self.copied_by(len) });
+        }
         let mut piece = match peer.tx.lend_known(len as u32) {
             Some(piece) => piece,
             None => match self.lend(peer, len as u32) {
@@ -309,6 +325,47 @@ impl Core {
         peer.record.count_sent(Path::Eager, len);
         self.status.copied_user.add(len);
         Some(Sent { path: Path::Eager, why: receipt.why(), by: self.copied_by(len) })
+    }
+}
+
+impl Core {
+    /// Sends a message of up to 48 bytes whose tag has another high half than the last one. The
+    /// peer has room and credit.
+    fn send_wide(&mut self, peer: &mut Peer, tag: u64, memory: Part) {
+        failpoint::hit(Point::BeforeInline);
+        peer.tag_high_tx = (tag >> 32) as u32;
+        peer.sent_cost += MESSAGE_COST + memory.len();
+        peer.record.count_sent(Path::Inline, memory.len());
+        let body = peer.tx.next_body();
+        body[0].store(tag, Ordering::Relaxed);
+        memory.read_words(&body[1..]);
+        peer.tx.publish(Header::new(Kind::InlineWide, memory.len() as u8, 0));
+        failpoint::hit(Point::AfterInline);
+        self.ring(peer);
+    }
+
+    /// Sends a message of 57 to 112 bytes in two descriptors, if they fit and its tag does. The
+    /// peer has credit.
+    #[inline(always)]
+    fn send_two(&mut self, peer: &mut Peer, tag: u64, memory: Part) -> bool {
+        let goes = (tag >> 32) as u32 == peer.tag_high_tx
+            && peer.tx.has_room_for_two()
+            && !peer.is_turned();
+        if !goes {
+            return false;
+        }
+        let len = memory.len();
+        failpoint::hit(Point::BeforeEager);
+        peer.sent_cost += MESSAGE_COST + len;
+        let rest = len - INLINE_MAX as u64;
+        let first = Header::new(Kind::InlineFirst, rest as u8, tag as u32);
+        let headers = [first, Header::new(Kind::InlineRest, 0, 0)];
+        peer.tx.publish_two(headers, |bodies| memory.read_two(bodies));
+        failpoint::hit(Point::AfterPiece);
+        self.ring(peer);
+        peer.record.count_sent(Path::Eager, len);
+        self.status.copied_user.add(len);
+        true
     }
 }
 
@@ -370,6 +427,7 @@ fn take_head(
     memory: Part,
 ) -> Option<Took> {
     let (got_tag, len, bytes, path, why);
+    let mut header = header;
     if header.is_inline() {
         got_tag = u64::from(peer.tag_high_rx) << 32 | u64::from(header.aux());
         // A length that no honest peer writes is for the ordinary way to judge.
@@ -380,6 +438,29 @@ fn take_head(
         len = inline as u64;
         bytes = memory.write_words(inline, |i| peer.rx.word(i));
         (path, why) = (Path::Inline, Why::NOT_ASKED);
+    } else if header.kind() == Some(Kind::InlineWide) {
+        got_tag = peer.rx.word(0);
+        let inline = header.inline_len(INLINE_WIDE_MAX).filter(|_| tag.matches(got_tag))?;
+        if core.matcher.would_take(peer.id, got_tag) {
+            return None;
+        }
+        peer.tag_high_rx = (got_tag >> 32) as u32;
+        len = inline as u64;
+        bytes = memory.write_words(inline, |i| peer.rx.word(1 + i));
+        (path, why) = (Path::Inline, Why::NOT_ASKED);
+    } else if header.is_inline_first() {
+        got_tag = u64::from(peer.tag_high_rx) << 32 | u64::from(header.aux());
+        let rest = peer.rx.behind(header).filter(|_| tag.matches(got_tag))?;
+        let two = header.inline_two_len(rest)?;
+        if core.matcher.would_take(peer.id, got_tag) {
+            return None;
+        }
+        len = two as u64;
+        bytes = memory.write_words(two, |i| peer.rx.word_of_two(header, i));
+        (path, why) = (Path::Eager, peer.receipt(Path::Eager, bytes, len).why());
+        peer.rx.advance(header).ok()?;
+        peer.tx.passed(header, peer.rx.consumed());
+        header = rest;
     } else if header.begins_tagged(Kind::Eager) {
         let eager = Eager::read(&peer.rx.body());
         if !tag.matches(eager.tag)
@@ -401,7 +482,7 @@ fn take_head(
     peer.rx.release(MESSAGE_COST + len);
     // The sender hears of slots with our next message, or when we wait; of bulk bytes at once: they
     // are few, and it may be waiting to use them again.
-    if path == Path::Eager || peer.rx.unpublished() >= PUBLISH_AFTER {
+    if header.begins_tagged(Kind::Eager) || peer.rx.unpublished() >= PUBLISH_AFTER {
         Engine::publish(core, peer);
     }
     peer.record.count_received(path, bytes);

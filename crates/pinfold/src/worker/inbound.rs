@@ -23,7 +23,7 @@ use crate::{
     transport::shm::ring::Violation,
     wire::{
         active::Verb,
-        descriptor::{Eager, Header, INLINE_MAX, INLINE_WIDE_MAX, Kind, Piece},
+        descriptor::{Eager, Header, INLINE_MAX, INLINE_TWO_MAX, INLINE_WIDE_MAX, Kind, Piece},
         region::{Open, Opened},
         rendezvous::{By, Fin, Rts, Wrote},
         sample,
@@ -46,6 +46,7 @@ impl Core {
     #[inline]
     pub(crate) fn receive(&mut self, peer: &mut Peer, header: Header) -> Result<(), Violation> {
         let body = peer.rx.body();
+        let mut header = header;
         // Bulk bytes are few, and the sender may be waiting to use them again.
         let mut holds_bulk = false;
         match header.kind().ok_or(Violation("it wrote a descriptor of no known kind"))? {
@@ -53,13 +54,30 @@ impl Core {
                 let len = header.inline_len(INLINE_MAX);
                 let len = len.ok_or(Violation("it wrote an inline message that is too long"))?;
                 let tag = u64::from(peer.tag_high_rx) << 32 | u64::from(header.aux());
-                self.small(peer, tag, &bytes_of(&body)[..len])?;
+                self.small(peer, tag, &bytes_of(&body)[..len], Path::Inline)?;
             }
+            Kind::InlineFirst => {
+                let rest = peer
+                    .rx
+                    .behind(header)
+                    .and_then(|rest| Some((rest, header.inline_two_len(rest)?)));
+                let (rest, len) = rest.ok_or(Violation("it wrote half a message"))?;
+                let mut bytes = [0; INLINE_TWO_MAX];
+                for (i, out) in bytes.chunks_exact_mut(8).enumerate() {
+                    out.copy_from_slice(&peer.rx.word_of_two(header, i).to_ne_bytes());
+                }
+                let tag = u64::from(peer.tag_high_rx) << 32 | u64::from(header.aux());
+                self.small(peer, tag, &bytes[..len], Path::Eager)?;
+                peer.rx.advance(header)?;
+                peer.tx.passed(header, peer.rx.consumed());
+                header = rest;
+            }
+            Kind::InlineRest => return Err(Violation("it wrote the rest of no message")),
             Kind::InlineWide => {
                 let len = header.inline_len(INLINE_WIDE_MAX);
                 let len = len.ok_or(Violation("it wrote an inline message that is too long"))?;
                 peer.tag_high_rx = (body[0] >> 32) as u32;
-                self.small(peer, body[0], &bytes_of(&body[1..])[..len])?;
+                self.small(peer, body[0], &bytes_of(&body[1..])[..len], Path::Inline)?;
             }
             Kind::TagHigh => peer.tag_high_rx = header.aux(),
             Kind::Eager => {
@@ -116,12 +134,19 @@ impl Core {
 
     /// A whole small message has come.
     #[inline]
-    fn small(&mut self, peer: &mut Peer, tag: u64, bytes: &[u8]) -> Result<(), Violation> {
+    fn small(
+        &mut self,
+        peer: &mut Peer,
+        tag: u64,
+        bytes: &[u8],
+        path: Path,
+    ) -> Result<(), Violation> {
         let cost = MESSAGE_COST + bytes.len() as u64;
         match self.match_posted(peer.id, tag) {
             Some(key) => {
                 peer.rx.release(cost);
-                self.deliver(key, peer.id, tag, bytes, Receipt::new(Path::Inline, 0));
+                let receipt = peer.receipt(path, 0, bytes.len() as u64);
+                self.deliver(key, peer.id, tag, bytes, receipt);
             }
             None => {
                 self.owe(peer, cost)?;
@@ -129,7 +154,12 @@ impl Core {
                 self.matcher.keep(
                     peer.id,
                     tag,
-                    Unexpected::Whole { bytes, cost, inline: true, by: Largest::NONE },
+                    Unexpected::Whole {
+                        bytes,
+                        cost,
+                        inline: path == Path::Inline,
+                        by: Largest::NONE,
+                    },
                 );
                 self.wakes.any = true;
             }

@@ -96,8 +96,7 @@ impl Core {
                 peer.sent_cost += MESSAGE_COST + len as u64;
                 return Ok(true);
             }
-            peer.tx.push(Header::new(Kind::TagHigh, 0, high), &[]);
-            failpoint::hit(Point::TagHighSent);
+            peer.send_tag_high(tag);
             if !peer.tx.has_room(&mut self.lane_budget)? {
                 return Ok(false);
             }

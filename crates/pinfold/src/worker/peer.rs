@@ -13,6 +13,7 @@ use super::{
 use crate::{
     Gone, PathSet, PeerId, Receipt,
     copy::{Copier, Largest, Reader, Tally},
+    failpoint::{self, Point},
     memory::{exported_extents::ExportedExtents, store::Kept},
     policy::{
         route::{CostModel, Path, Permissions, Refusal},
@@ -40,7 +41,7 @@ use crate::{
         },
     },
     wire::{
-        descriptor::{Body, Header, INLINE_MAX},
+        descriptor::{Body, Header, INLINE_MAX, Kind},
         layout::Direction,
         rendezvous::Request,
     },
@@ -389,6 +390,13 @@ impl Peer {
     /// Returns whether the peer has given memory back that is not known here yet.
     pub(crate) fn has_returns(&self) -> bool {
         self.given.is_ended_by(self.tx.returned())
+    }
+
+    /// Tells it the high half of the tags of messages that follow. There is room.
+    pub(crate) fn send_tag_high(&mut self, tag: u64) {
+        self.tag_high_tx = (tag >> 32) as u32;
+        self.tx.push(Header::new(Kind::TagHigh, 0, self.tag_high_tx), &[]);
+        failpoint::hit(Point::TagHighSent);
     }
 
     /// The queue whose first send is next to write.

@@ -8,7 +8,10 @@ use proptest::prelude::*;
 use pinfold_sys::process::RemoteSegment;
 
 use super::*;
-use crate::copy::Reader;
+use crate::{
+    copy::Reader,
+    sync::{AtomicU64, Ordering},
+};
 
 /// Memory in parts, with a byte between any two that must stay as it is.
 struct Memory {
@@ -180,15 +183,19 @@ proptest! {
     }
 
     #[test]
-    fn a_part_goes_through_the_words_of_a_descriptor(
-        bytes in proptest::collection::vec(any::<u8>(), 0..=56),
-        room in 0usize..70,
+    fn a_part_goes_through_the_words_of_descriptors(
+        bytes in proptest::collection::vec(any::<u8>(), 0..=112),
+        room in 0usize..130,
     ) {
         let mut from = bytes.clone();
         // SAFETY: a vector of its own, used no other way while the part is.
         let part = unsafe { Part::new(from.as_mut_ptr(), from.len()) };
-        let slot: [AtomicU64; 7] = std::array::from_fn(|_| AtomicU64::new(u64::MAX));
-        part.read_words(&slot);
+        let slot: [AtomicU64; 14] = std::array::from_fn(|_| AtomicU64::new(u64::MAX));
+        let (first, second) = slot.split_at(7);
+        match bytes.len() {
+            ..=56 => part.read_words(first),
+            _ => part.read_two([first, second]),
+        }
         let mut into = vec![BETWEEN; room];
         // SAFETY: as above.
         let target = unsafe { Part::new(into.as_mut_ptr(), into.len()) };

@@ -17,6 +17,7 @@ mod hazards;
 mod random;
 mod rings;
 mod seqlocks;
+mod two;
 mod validity;
 
 use std::sync::Arc;

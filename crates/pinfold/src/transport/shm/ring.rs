@@ -19,7 +19,7 @@
 use crate::{
     sync::{AtomicU64, Ordering, store_words},
     wire::{
-        descriptor::{Body, Header},
+        descriptor::{Body, Header, SEQ_MAX},
         layout::{DESCRIPTOR_WORDS, RING_SLOTS_MAX},
     },
 };
@@ -44,7 +44,7 @@ pub(crate) struct Violation(pub &'static str);
 #[inline(always)]
 fn after(seq: u16) -> u16 {
     // Untouched memory holds 0, so 0 is never a sequence number.
-    if seq == u16::MAX { 1 } else { seq + 1 }
+    if seq == SEQ_MAX { 1 } else { seq + 1 }
 }
 
 /// A lap may end after this many slots if the consumer has taken everything before: messages and
@@ -56,7 +56,7 @@ const SHORT_LAP: u32 = 8;
 const WHOLE_LAP_EVERY: u64 = 1 << 13;
 
 /// Slots that a whole lap left out were written by the lap before, so two laps have written all.
-const _: () = assert!(WHOLE_LAP_EVERY + 5 * (RING_SLOTS_MAX as u64) < u16::MAX as u64);
+const _: () = assert!(WHOLE_LAP_EVERY + 5 * (RING_SLOTS_MAX as u64) < SEQ_MAX as u64);
 
 /// The producing end.
 ///
@@ -248,10 +248,35 @@ impl<M: RingMemory> RingTx<M> {
         (header.sealed(self.seq, wraps, skips, self.ack), Way { wraps, skips })
     }
 
+    /// Publishes two descriptors, so that a consumer who sees the first sees the second as well.
+    /// `fill` writes the bodies. The caller has seen [`RingTx::room_known`] for two.
     #[inline(always)]
-    fn publish_sealed(&mut self, header: u64, Way { wraps, skips }: Way) {
+    pub(crate) fn publish_two(&mut self, headers: [Header; 2], fill: impl Fn([&[AtomicU64]; 2])) {
+        debug_assert!(self.room_known() >= 2);
+        let index = self.index;
+        let (header, way) = self.seal(headers[0]);
+        self.step(way);
+        // Two slots of room before: the lap ends early at the first only if the consumer has taken
+        // everything, and then the slots from 0 on are free.
+        let (rest, rest_way) = self.seal(headers[1]);
+        fill([&self.memory.slot(index)[1..], self.next_body()]);
+        // Release: pairs with the acquire in `RingRx::head`; the bodies are visible with the
+        // headers, and the second header with the first.
+        self.memory.slot(self.index)[0].store(rest, Ordering::Release);
+        self.memory.slot(index)[0].store(header, Ordering::Release);
+        self.step(rest_way);
+    }
+
+    #[inline(always)]
+    fn publish_sealed(&mut self, header: u64, way: Way) {
         // Release: pairs with the acquire in `RingRx::head`; the body is visible with the header.
         self.memory.slot(self.index)[0].store(header, Ordering::Release);
+        self.step(way);
+    }
+
+    /// Goes on to the slot of the next descriptor.
+    #[inline(always)]
+    fn step(&mut self, Way { wraps, skips }: Way) {
         let next = self.index + 1;
         self.seq = after(self.seq);
         self.produced += 1;
@@ -336,6 +361,28 @@ impl<M: RingMemory> RingRx<M> {
         if header.seq() == self.seq { Some(header) } else { None }
     }
 
+    /// The header of the descriptor behind the next one, whose header is `header`, if it has been
+    /// published.
+    #[inline(always)]
+    pub(crate) fn behind(&self, header: Header) -> Option<Header> {
+        // Acquire: as in `head`.
+        let slot = self.memory.slot(self.after(header).ok()?);
+        let behind = Header::from_word(slot[0].load(Ordering::Acquire));
+        if behind.seq() == after(self.seq) { Some(behind) } else { None }
+    }
+
+    /// Copies word `i` of the bodies of the next two descriptors out, the first of which has this
+    /// header: the words of the second follow those of the first.
+    #[inline(always)]
+    pub(crate) fn word_of_two(&self, header: Header, i: usize) -> u64 {
+        match i.checked_sub(DESCRIPTOR_WORDS - 1) {
+            None => self.word(i),
+            Some(i) => self
+                .after(header)
+                .map_or(0, |index| self.memory.slot(index)[1 + i].load(Ordering::Relaxed)),
+        }
+    }
+
     /// Copies the first `N` words of the next descriptor's body out, once.
     #[inline(always)]
     pub(crate) fn words<const N: usize>(&self) -> [u64; N] {
@@ -358,17 +405,23 @@ impl<M: RingMemory> RingRx<M> {
     /// Goes past the descriptor whose header was `header`.
     #[inline(always)]
     pub(crate) fn advance(&mut self, header: Header) -> Result<(), Violation> {
-        let next = self.index + 1 + header.skips();
-        self.index = if header.wraps() {
-            0
-        } else if next < self.memory.slots() {
-            next
-        } else {
-            return Err(Violation("its ring runs past the end"));
-        };
+        self.index = self.after(header)?;
         self.seq = after(self.seq);
         self.consumed += 1;
         Ok(())
+    }
+
+    /// The slot behind that of the next descriptor, whose header is `header`.
+    #[inline(always)]
+    fn after(&self, header: Header) -> Result<u32, Violation> {
+        let next = self.index + 1 + header.skips();
+        if header.wraps() {
+            Ok(0)
+        } else if next < self.memory.slots() {
+            Ok(next)
+        } else {
+            Err(Violation("its ring runs past the end"))
+        }
     }
 
     /// Descriptors passed, ever.

@@ -81,7 +81,7 @@ fn words(header: Header) -> Option<usize> {
         Kind::Opened => Some(2),
         Kind::Use => Use::words(header),
         Kind::Used => Used::words(header),
-        Kind::Wrote => None,
+        Kind::Wrote | Kind::InlineFirst | Kind::InlineRest => None,
     }
 }
 

@@ -74,6 +74,19 @@ impl LaneRx {
         self.ring.word(i)
     }
 
+    /// The header of the descriptor behind the next one, whose header is `header`, if it is there.
+    #[inline(always)]
+    pub(crate) fn behind(&self, header: Header) -> Option<Header> {
+        self.ring.behind(header)
+    }
+
+    /// Copies word `i` of the bodies of the next two descriptors out, the first of which has this
+    /// header: the words of the second follow those of the first.
+    #[inline(always)]
+    pub(crate) fn word_of_two(&self, header: Header, i: usize) -> u64 {
+        self.ring.word_of_two(header, i)
+    }
+
     /// Goes past the next descriptor.
     #[inline(always)]
     pub(crate) fn advance(&mut self, header: Header) -> Result<(), Violation> {

@@ -112,6 +112,19 @@ impl LaneTx {
         self.ring.publish(header);
     }
 
+    /// Publishes two descriptors at once, whose bodies `fill` writes. The caller saw that
+    /// [two fit](LaneTx::has_room_for_two).
+    #[inline(always)]
+    pub(crate) fn publish_two(&mut self, headers: [Header; 2], fill: impl Fn([&[AtomicU64]; 2])) {
+        self.ring.publish_two(headers, fill);
+    }
+
+    /// Returns whether two descriptors can be pushed, as far as is known without looking.
+    #[inline(always)]
+    pub(crate) fn has_room_for_two(&self) -> bool {
+        self.ring.room_known() >= 2
+    }
+
     /// Returns whether a descriptor can be pushed, as far as is known without looking.
     #[inline(always)]
     pub(crate) fn has_room_known(&self) -> bool {

@@ -69,7 +69,7 @@ proptest! {
         for (at, (kind, aux, mut body, small)) in kinds.into_iter().enumerate() {
             // Lengths that are near those of honest peers.
             body[0] = small << 32;
-            let word = kind << 16 | u64::from(aux) << 32 | (small & 0x3f) << 26;
+            let word = kind << 15 | u64::from(aux) << 32 | (small & 0x3f) << 26;
             let mut head = [0; HEAD_BYTES];
             head[..8].copy_from_slice(&(at as u64 + 1).to_le_bytes());
             head[24..].copy_from_slice(&word.to_le_bytes());
