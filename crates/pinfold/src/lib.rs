@@ -60,12 +60,12 @@ mod worker;
 #[cfg(not(loom))]
 pub use self::{
     endpoint::{
-        Active, Answer, AtomicChange, AtomicRequest, AtomicWord, Builder, Completed, Completion,
-        CompletionQueue, CopyRequest, DonatedBuf, Endpoint, Envelope, Exposed, Handoff,
-        HandoffVectored, Message, MessageRequest, NotGiven, Outstanding, OwnedBuf, OwnedBufMut,
-        PeerInfo, Progress, Queueable, Received, RecvRequest, Region, RegionKey, RegionRequest,
-        RemoteRegion, RemoteSpace, Reply, Rights, Scope, ScopedRecv, ScopedSend, SendRequest,
-        Source, TagMatch, View, ViewRequest,
+        AcceptRequest, Active, Answer, AtomicChange, AtomicRequest, AtomicWord, Builder, Completed,
+        Completion, CompletionQueue, ConnectRequest, CopyRequest, DonatedBuf, Endpoint, Envelope,
+        Exposed, Handoff, HandoffVectored, Message, MessageRequest, NotGiven, Outstanding,
+        OwnedBuf, OwnedBufMut, PeerInfo, Progress, Queueable, Received, RecvRequest, Region,
+        RegionKey, RegionRequest, RemoteRegion, RemoteSpace, Reply, Rights, Scope, ScopedRecv,
+        ScopedSend, SendRequest, Source, TagMatch, View, ViewRequest,
     },
     error::{Error, Gone, NotHandled, Result, Ungreeted, Untaken},
     memory::arena::{Arena, ArenaBuf, ArenaBuilder, ArenaStats, SharedArena, SharedBuf},

@@ -74,7 +74,13 @@ impl Engine {
         if self.cancel(key) {
             return;
         }
-        let Some(Op { kind: OpKind::Recv(recv), done, .. }) = self.core.ops.get_mut(key) else {
+        let Some(Op { kind, done, .. }) = self.core.ops.get_mut(key) else { return };
+        let OpKind::Recv(recv) = kind else {
+            if let Some(Ok(Done::Connected(id) | Done::Accepted(id))) = *done {
+                let accepted = matches!(kind, OpKind::Accept);
+                *done = Some(Err(Error::Cancelled));
+                self.decline(id, accepted);
+            }
             return;
         };
         // Answers of handlers and of owners of regions are of no use to another receive.

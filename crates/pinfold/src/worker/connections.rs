@@ -4,6 +4,7 @@ mod accept_budget;
 mod connect;
 mod names;
 mod reconnect;
+pub(crate) mod requests;
 mod same_host;
 mod tcp_connect;
 
@@ -21,7 +22,13 @@ use pinfold_sys::{
 use rustc_hash::FxHashMap;
 
 use self::accept_budget::{Share, TURN_NS};
-use super::{Engine, extent_exchange::Exchanged, handshakes::Greeting, peer::Peer};
+use super::{
+    Engine,
+    extent_exchange::Exchanged,
+    handshakes::{Call, Greeting},
+    op::OpKey,
+    peer::Peer,
+};
 use crate::{
     Error, Gone, PeerId, Result,
     endpoint::config::Config,
@@ -93,9 +100,12 @@ pub(crate) struct Connections {
     lookups: Lookups,
     /// When to look whether peers on other hosts answer.
     pub poll_ns: Option<u64>,
-    /// Results of connecting that have not been fetched.
-    connected: Vec<(u64, Result<PeerId>)>,
-    calls: u64,
+    /// Calls at rest, and when each is made again.
+    resting: Vec<(u64, Call)>,
+    /// Operations that wait for newcomers, the oldest first.
+    accepts: VecDeque<OpKey>,
+    /// Newcomers so far.
+    came: u64,
     /// When to listen again, after there was no descriptor left to answer a caller with.
     listen_again_ns: Option<u64>,
     /// When to look whether the names lead here, and when that was done last.
@@ -163,8 +173,9 @@ impl Connections {
             reconnecting: Vec::new(),
             lookups,
             poll_ns: None,
-            connected: Vec::new(),
-            calls: 0,
+            resting: Vec::new(),
+            accepts: VecDeque::new(),
+            came: 0,
             listen_again_ns: None,
             names_ns: 0,
             names_looked_ns: clock::now_ns(),
@@ -180,7 +191,7 @@ impl Connections {
 
     /// Returns whether a peer can still join.
     pub(crate) fn may_join(&self) -> bool {
-        self.listens() || self.greetings.iter().any(Option::is_some)
+        self.listens() || self.greetings.iter().any(Option::is_some) || !self.resting.is_empty()
     }
 
     /// Returns whether others can connect.
@@ -198,7 +209,8 @@ impl Connections {
         let greetings = self.greetings.iter().flatten();
         let greetings = greetings.map(|greeting| greeting.handshake.deadline_ns());
         let reconnecting = self.reconnecting.iter().map(|(_, reconnect)| reconnect.due_ns());
-        let others = self.listen_again_ns.into_iter().chain(self.poll_ns);
+        let resting = self.resting.iter().map(|(due_ns, _)| *due_ns);
+        let others = self.listen_again_ns.into_iter().chain(self.poll_ns).chain(resting);
         let postponed = self.postponed.front().map(|_| 0);
         greetings
             .chain(reconnecting)
@@ -237,12 +249,6 @@ impl Connections {
         }
     }
 
-    /// The result of a call to connect.
-    pub(crate) fn take_connected(&mut self, call: u64) -> Option<Result<PeerId>> {
-        let at = self.connected.iter().position(|(other, _)| *other == call)?;
-        Some(self.connected.swap_remove(at).1)
-    }
-
     pub(crate) fn close(&mut self) {
         if let Some(listener) = self.listener.take() {
             let _ = self.epoll.remove(listener.fd());
@@ -255,6 +261,8 @@ impl Connections {
         }
         self.greetings.clear();
         self.reconnecting.clear();
+        self.resting.clear();
+        self.accepts.clear();
     }
 
     /// Leaves everything to the process that this one was forked from.
@@ -445,6 +453,7 @@ impl Engine {
         self.look_after_names(now);
         self.look_after_turned(now);
         self.see_to_reconnecting(now);
+        self.see_to_resting(now);
         for at in 0..self.connections.greetings.len() {
             if let Some(greeting) = &self.connections.greetings[at]
                 && now >= greeting.handshake.deadline_ns()

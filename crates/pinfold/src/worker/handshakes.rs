@@ -8,13 +8,16 @@ use pinfold_sys::io::poll::{Epoll, Interest};
 
 pub(crate) use self::same_host_upgrade::SameHostUpgrade;
 use self::same_host_upgrade::Tried;
-use super::pending_peer::{Outcome, PendingPeer, Session, TcpPeer};
+use super::{
+    op::OpKey,
+    pending_peer::{Outcome, PendingPeer, Session, TcpPeer},
+};
 use crate::{
     Error, PathSet, PeerId, Result,
     copy::Tally,
     transport::{
         Back,
-        local::{self, Limits},
+        local::{self, Address, Limits},
         tcp::{self, dial::Dial, greeting::Ticket, handshake::Here, unauthenticated::Caller},
     },
     wire::{
@@ -28,8 +31,8 @@ use crate::{
 pub(crate) struct Greeting {
     pub handshake: Handshake,
     pub granted: Limits,
-    /// The call that waits for it; `None` for one that a peer began.
-    pub call: Option<u64>,
+    /// The call that it is for; `None` for one that a peer began.
+    pub call: Option<Call>,
     /// True if the peer must have been [admitted](Handshake::admitted) over a connection.
     pub same_host: bool,
     /// The peer that the greeting is to lead back.
@@ -38,6 +41,21 @@ pub(crate) struct Greeting {
     pub caller: Option<Caller>,
     /// The places to call next if this greeting fails.
     pub dial: Option<Box<Dial>>,
+}
+
+/// A call of this endpoint: it is with its greeting or, between two of them, at rest.
+pub(crate) struct Call {
+    /// The operation that ends with it.
+    pub op: OpKey,
+    /// The repetition while no endpoint is there, if the caller waits for one.
+    pub again: Option<Box<Again>>,
+}
+
+/// A call within this host that is made again.
+pub(crate) struct Again {
+    pub address: Address,
+    /// The time from which on a failure is the last.
+    pub until_ns: u64,
 }
 
 impl Greeting {

@@ -257,8 +257,8 @@ impl Engine {
         }
     }
 
-    /// Tries to take a send back. Returns whether it has ended or will end as cancelled; `false`:
-    /// it goes on to its end.
+    /// Tries to take an operation back. Returns whether it has ended or will end as cancelled;
+    /// `false`: it goes on to its end.
     pub(crate) fn cancel(&mut self, key: OpKey) -> bool {
         let cancelled = self.take_back(key);
         self.update_gauges();
@@ -272,6 +272,8 @@ impl Engine {
         }
         match &mut op.kind {
             OpKind::Open(_) => false,
+            OpKind::Connect => self.hang_up(key),
+            OpKind::Accept => self.stop_accepting(key),
             OpKind::Recv(recv) => match recv.stage {
                 RecvStage::Posted(posted) => {
                     self.core.matcher.cancel(posted);

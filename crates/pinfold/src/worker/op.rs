@@ -85,6 +85,10 @@ pub(crate) enum Done {
     Opened(Box<Way>),
     /// The value of a word before it was changed.
     Was(u64),
+    /// The peer that this endpoint called.
+    Connected(PeerId),
+    /// A peer that called.
+    Accepted(PeerId),
 }
 
 impl From<Received> for Done {
@@ -246,6 +250,10 @@ pub(crate) enum OpKind {
     Recv(RecvOp),
     /// A region was asked for.
     Open(Asked),
+    /// A peer is called; see [`Call`](super::handshakes::Call).
+    Connect,
+    /// Waits for a peer that calls.
+    Accept,
 }
 
 /// The taker of an operation's result, if that is not the caller or future that waits for it.

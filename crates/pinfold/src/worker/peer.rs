@@ -227,6 +227,9 @@ pub(crate) struct Peer {
     /// Pieces that have come of messages that were asked for.
     pub pieces: u64,
 
+    /// Its number among those that called this endpoint; 0 if it did not.
+    pub came: u64,
+
     /// Set while the peer is being let go: it may still be writing into memory of a receive of
     /// ours, which must not be given back before it has reported.
     pub leaving: Option<Gone>,
@@ -338,6 +341,7 @@ impl Peer {
             listed: 0,
             claims: claim::Words::default(),
             pieces: 0,
+            came: 0,
             leaving: None,
             hot: false,
             idle_polls: 0,

@@ -237,7 +237,7 @@ pub(crate) fn sent(done: Result<Done>) -> Result<Receipt> {
     match done? {
         Done::Sent(receipt) => Ok(receipt),
         Done::Arrived(arrived) => Ok(arrived.receipt),
-        Done::Opened(_) | Done::Was(_) => Err(Error::Closed),
+        _ => Err(Error::Closed),
     }
 }
 
@@ -245,6 +245,14 @@ pub(crate) fn sent(done: Result<Done>) -> Result<Receipt> {
 pub(crate) fn arrived(done: Result<Done>) -> Result<Arrived> {
     match done? {
         Done::Arrived(arrived) => Ok(arrived),
-        Done::Sent(_) | Done::Opened(_) | Done::Was(_) => Err(Error::Closed),
+        _ => Err(Error::Closed),
+    }
+}
+
+/// The result of connecting or accepting, from the result of its operation.
+pub(crate) fn joined(done: Result<Done>) -> Result<PeerId> {
+    match done? {
+        Done::Connected(peer) | Done::Accepted(peer) => Ok(peer),
+        _ => Err(Error::Closed),
     }
 }

@@ -127,6 +127,7 @@ impl Engine {
             .ops
             .open()
             .filter(|(_, op)| match &op.kind {
+                OpKind::Connect | OpKind::Accept => false,
                 OpKind::Open(asked) => asked.peer == id,
                 OpKind::Send(send) => send.peer == id,
                 OpKind::Recv(recv) => match &recv.stage {

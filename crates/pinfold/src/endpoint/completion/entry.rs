@@ -3,7 +3,7 @@
 use std::{any::Any, fmt};
 
 use super::taker::Held;
-use crate::{Message, Receipt, Received, Result};
+use crate::{Message, PeerId, Receipt, Received, Result, endpoint::connecting::Home};
 
 /// The end of an operation whose result went to a [`CompletionQueue`](crate::CompletionQueue).
 pub struct Completion {
@@ -31,6 +31,10 @@ pub enum Completed {
     /// An atomic operation was done: the old value of the word, whose upper bits are 0 if it is
     /// shorter.
     Was(u64),
+    /// The peer that was called is connected.
+    Connected(PeerId),
+    /// A peer has called, and is connected.
+    Accepted(PeerId),
 }
 
 impl Completion {
@@ -43,6 +47,21 @@ impl Completion {
                 self.buffer = Some(other);
                 None
             }
+        }
+    }
+
+    /// Nobody takes the completion: a peer that it tells of is given up.
+    pub(super) fn give_up(mut self) {
+        let (peer, has_called) = match self.result {
+            Ok(Completed::Connected(peer)) => (peer, false),
+            Ok(Completed::Accepted(peer)) => (peer, true),
+            _ => return,
+        };
+        // In a forked child it is the parent's.
+        if let Some(shared) = self.take_buffer::<Home>().and_then(|home| home.upgrade())
+            && let Ok(mut engine) = shared.enter()
+        {
+            engine.decline(peer, has_called);
         }
     }
 }

@@ -33,7 +33,7 @@ const SPIN: Duration = Duration::from_micros(20);
 ///
 /// A handle; clones are handles of the same queue. When the last is dropped, the operations whose
 /// ends have not been taken are given up, as their requests would be if they were dropped; so are
-/// completions, with the messages in them.
+/// completions, with the messages in them and the peers that they tell of.
 ///
 /// ```
 /// # fn main() -> pinfold::Result<()> {
@@ -86,8 +86,7 @@ impl Drop for Owner {
                 engine.abandon_all(self.ended.number);
             }
         }
-        let entries = std::mem::take(&mut *self.ended.entries());
-        drop(entries);
+        self.ended.give_up();
     }
 }
 
@@ -126,6 +125,12 @@ fn is_same(weak: &Weak<Shared>, shared: &Arc<Shared>) -> bool {
 impl Ended {
     fn entries(&self) -> MutexGuard<'_, VecDeque<Completion>> {
         lock(&self.entries)
+    }
+
+    /// Gives up the completions that nobody takes.
+    fn give_up(&self) {
+        let entries = std::mem::take(&mut *self.entries());
+        entries.into_iter().for_each(Completion::give_up);
     }
 
     /// The endpoints that are still there.
@@ -273,6 +278,13 @@ impl Ended {
             self.pollable.sleep(left).map_err(failed)?;
         }
         Ok(())
+    }
+}
+
+impl Drop for Ended {
+    fn drop(&mut self) {
+        // An operation may have ended while the last handle went.
+        self.give_up();
     }
 }
 

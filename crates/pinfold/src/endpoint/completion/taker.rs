@@ -15,6 +15,7 @@ use crate::{
     Error, Message, MessageRequest, OwnedBuf, OwnedBufMut, Received, RecvRequest, Reply, Result,
     SendRequest,
     endpoint::{
+        connecting::{AcceptRequest, ConnectRequest},
         region::{AtomicRequest, AtomicWord, CopyRequest},
         request::Request,
     },
@@ -81,7 +82,7 @@ impl Taker for Queued {
 }
 
 /// A request whose result can go to a [`CompletionQueue`](crate::CompletionQueue): sends, receives,
-/// requests to handlers, and operations on regions of peers.
+/// requests to handlers, operations on regions of peers, connecting and accepting.
 pub trait Queueable: sealed::Queueable {}
 
 pub(super) mod sealed {
@@ -160,9 +161,25 @@ impl<W: AtomicWord> sealed::Queueable for AtomicRequest<W> {
     }
 }
 
+impl sealed::Queueable for ConnectRequest {
+    fn go_to(self, to: &Arc<Ended>, context: u64) {
+        queue(self.into_request(), to, context, |done| {
+            post::joined(done).map(Completed::Connected)
+        });
+    }
+}
+
+impl sealed::Queueable for AcceptRequest {
+    fn go_to(self, to: &Arc<Ended>, context: u64) {
+        queue(self.into_request(), to, context, |done| post::joined(done).map(Completed::Accepted));
+    }
+}
+
 impl<B: OwnedBuf> Queueable for SendRequest<B> {}
 impl<B: OwnedBufMut> Queueable for RecvRequest<B> {}
 impl Queueable for MessageRequest {}
 impl Queueable for Reply {}
+impl Queueable for ConnectRequest {}
+impl Queueable for AcceptRequest {}
 impl<B: Send + 'static> Queueable for CopyRequest<B> {}
 impl<W: AtomicWord> Queueable for AtomicRequest<W> {}

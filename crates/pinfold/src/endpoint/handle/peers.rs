@@ -3,40 +3,13 @@
 use std::time::{Duration, Instant};
 
 use crate::{
-    Error, Gone, PeerId, Result,
+    AcceptRequest, ConnectRequest, Error, Gone, PeerId, Result,
     endpoint::{Endpoint, PeerInfo},
-    transport::{
-        local::Address,
-        tcp::{self, dial::Patience},
-    },
-    worker::Engine,
+    worker::connections::requests::Called,
 };
 
-/// Time between two looks for a name that is not there yet.
-const NAME_AGAIN: Duration = Duration::from_millis(20);
 /// The most time that a disconnection waits for sent messages to be handed on.
 const HAND_ON: Duration = Duration::from_millis(500);
-
-/// The endpoint that is called.
-enum Called {
-    Host(Address),
-    Wire(tcp::address::Address),
-}
-
-impl Called {
-    fn parse(address: &str) -> Result<Called> {
-        Ok(if address.starts_with("tcp:") {
-            let called = tcp::address::parse(address)?;
-            if called.port() == 0 {
-                let why = "port 0 is for listening, at any that is free; name the port in use";
-                return Err(Error::BadAddress { address: address.to_owned(), why });
-            }
-            Called::Wire(called)
-        } else {
-            Called::Host(address.parse()?)
-        })
-    }
-}
 
 impl Endpoint {
     /// The address at which endpoints on other hosts can connect, `tcp:HOST:PORT` with the port in
@@ -75,37 +48,40 @@ impl Endpoint {
     /// also [`Error::KeyNeeded`], and [`Error::Greeting`] if the keys differ, or the two do not
     /// agree on something else.
     pub fn connect(&self, address: &str) -> Result<PeerId> {
-        self.connect_to(&Called::parse(address)?)
+        self.connect_request(address).wait()
     }
 
-    fn connect_to(&self, called: &Called) -> Result<PeerId> {
-        let call = self.begin(|engine| {
-            let connect = engine.config.connect_timeout;
-            match called {
-                Called::Host(address) => engine.call(address, connect),
-                Called::Wire(address) => {
-                    engine.connect_tcp(address, Patience { connect, greet: None, again: false })
-                }
-            }
-        })?;
-        self.connected(call)
-    }
-
-    /// Begins to connect.
-    fn begin(&self, call: impl FnOnce(&mut Engine) -> Result<u64>) -> Result<u64> {
-        let mut engine = self.shared().enter()?;
-        engine.check()?;
-        call(&mut engine)
-    }
-
-    /// Waits for the outcome of that call.
-    fn connected(&self, call: u64) -> Result<PeerId> {
-        self.shared()
-            .wait_for(None, |engine| match engine.connections.take_connected(call) {
-                None => engine.check().err().map(Err),
-                connected => connected,
-            })?
-            .unwrap_or(Err(Error::Closed))
+    /// As [`Endpoint::connect`], but does not wait: the call goes on while the endpoint makes
+    /// progress, and the [request](ConnectRequest) tells of its end. It can be waited for, polled,
+    /// awaited, cancelled, or added to a [queue](crate::CompletionQueue). A host's name is looked
+    /// up by another thread.
+    ///
+    /// An endpoint has 1,024 calls under way at a time; others end with
+    /// [`Error::LimitReached`] at once.
+    ///
+    /// ```
+    /// # fn main() -> pinfold::Result<()> {
+    /// use pinfold::Endpoint;
+    ///
+    /// let name = format!("local:doc-connecting-{}", std::process::id());
+    /// let endpoint = Endpoint::listen(&name)?;
+    /// // One thread calls, here even itself, and is called.
+    /// let mut calls = endpoint.connect_request(&name);
+    /// let mut is_called = endpoint.accept_request();
+    /// let (mut called, mut caller) = (None, None);
+    /// while called.is_none() || caller.is_none() {
+    ///     endpoint.progress()?;
+    ///     called = called.or_else(|| calls.try_wait());
+    ///     caller = caller.or_else(|| is_called.try_wait());
+    /// }
+    /// let (called, caller) = (called.unwrap()?, caller.unwrap()?);
+    /// endpoint.send(called, 1, b"how now")?;
+    /// assert_eq!(&*endpoint.recv(caller, 1)?, b"how now");
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn connect_request(&self, address: &str) -> ConnectRequest {
+        ConnectRequest::post(self.shared(), address, None)
     }
 
     /// As [`Endpoint::connect`], but waits up to `patience` for an obstacle to pass: no endpoint
@@ -119,47 +95,15 @@ impl Endpoint {
     /// # Errors
     /// As [`Endpoint::connect`]: after `patience`, the last obstacle.
     pub fn connect_wait(&self, address: &str, patience: Duration) -> Result<PeerId> {
-        let called = Called::parse(address)?;
-        match &called {
-            _ if patience.is_zero() => self.connect_to(&called),
-            Called::Host(address) => self.connect_wait_here(address, patience),
-            Called::Wire(address) => {
-                let call = self.begin(|engine| {
-                    let greet = Some(engine.config.connect_timeout);
-                    engine.connect_tcp(address, Patience { connect: patience, greet, again: true })
-                })?;
-                self.connected(call)
-            }
-        }
+        self.connect_wait_request(address, patience).wait()
     }
 
-    fn connect_wait_here(&self, address: &Address, patience: Duration) -> Result<PeerId> {
-        let end = Instant::now().checked_add(patience);
-        loop {
-            let begun = self.begin(|engine| engine.call(address, engine.config.connect_timeout));
-            let (error, passes) = match begun.map(|call| self.connected(call)) {
-                Ok(Ok(peer)) => return Ok(peer),
-                // No endpoint is there, or this user cannot see whether one is.
-                Err(error) => {
-                    let passes = matches!(error, Error::NameGone { .. } | Error::NotAllowed { .. });
-                    (error, passes)
-                }
-                // The call has ended meanwhile.
-                Ok(Err(error)) => {
-                    let passes = matches!(
-                        error,
-                        Error::NameGone { .. }
-                            | Error::PeerGone { how: Gone::Died | Gone::Closed, .. }
-                    );
-                    (error, passes)
-                }
-            };
-            if !passes || end.is_some_and(|end| Instant::now() >= end) {
-                return Err(error);
-            }
-            self.shared().enter()?.progress();
-            pinfold_sys::cpu::clock::pause(NAME_AGAIN);
-        }
+    /// As [`Endpoint::connect_wait`], but does not wait, see [`Endpoint::connect_request`]. A name
+    /// on this host that is not there is called again every 20 ms, and less often beside more than
+    /// a hundred others.
+    pub fn connect_wait_request(&self, address: &str, patience: Duration) -> ConnectRequest {
+        let patience = Some(patience).filter(|patience| !patience.is_zero());
+        ConnectRequest::post(self.shared(), address, patience)
     }
 
     /// Waits for the next peer to connect. Peers that this endpoint connected to are not among
@@ -170,7 +114,7 @@ impl Endpoint {
     /// another has taken its name and no peer can connect any more; [`Error::Closed`],
     /// [`Error::Forked`].
     pub fn accept(&self) -> Result<PeerId> {
-        self.accept_until(None)?.unwrap_or(Err(Error::Closed))
+        self.accept_request().wait()
     }
 
     /// Waits at most `patience` for the next peer to connect.
@@ -178,19 +122,15 @@ impl Endpoint {
     /// # Errors
     /// [`Error::Timeout`], and as [`Endpoint::accept`].
     pub fn accept_timeout(&self, patience: Duration) -> Result<PeerId> {
-        let end = Instant::now().checked_add(patience);
-        self.accept_until(end)?.unwrap_or(Err(Error::Timeout(patience)))
+        let accepted = self.accept_request().wait_timeout(patience);
+        accepted.unwrap_or(Err(Error::Timeout(patience)))
     }
 
-    fn accept_until(&self, end: Option<Instant>) -> Result<Option<Result<PeerId>>> {
-        self.shared().wait_for(end, |engine| match engine.check() {
-            Err(error) => Some(Err(error)),
-            Ok(()) if engine.connections.listens() => {
-                let newcomer = engine.newcomers.pop_front().map(Ok);
-                newcomer.or_else(|| engine.connections.take_lost().map(Err))
-            }
-            Ok(()) => Some(Err(Error::NotListening)),
-        })
+    /// As [`Endpoint::accept`], but does not wait: peers go to those that accept in the order of
+    /// their calls, whether these wait or not, and the [request](AcceptRequest) tells which one
+    /// came. By the time that is looked at the peer may have gone again.
+    pub fn accept_request(&self) -> AcceptRequest {
+        AcceptRequest::post(self.shared())
     }
 
     /// The connected peers. In a forked child: none.

@@ -7,13 +7,14 @@ use pinfold_sys::cpu::clock;
 use super::super::{
     Engine,
     core::Core,
-    handshakes::{Greeting, Handshake, Step},
+    handshakes::{Call, Greeting, Handshake, Step},
+    op::Done,
     peer::Peer,
     pending_peer::{Outcome, PendingPeer},
 };
 use super::{
     Connections, GREETING, GREETINGS_MAX, LISTEN_AGAIN_NS, PROCESS, SOCKET, accept_budget::TURN_NS,
-    token, watch,
+    requests::Tried, token, watch,
 };
 use crate::{
     Error, Gone, PeerId, Result,
@@ -26,11 +27,17 @@ use crate::{
 };
 
 impl Engine {
-    /// Begins to connect. The result is stored under the number returned.
-    pub(crate) fn call(&mut self, address: &Address, patience: Duration) -> Result<u64> {
+    /// Makes a call to an endpoint on this host.
+    pub(super) fn call(&mut self, address: &Address, call: Call) {
+        let begun = self.begin_here(address);
+        self.greet_for(call, begun);
+    }
+
+    fn begin_here(&mut self, address: &Address) -> Result<(Handshake, Limits)> {
         self.room_for_peer()?;
         let now = clock::now_ns();
         let granted = self.grant(false);
+        let patience = self.config.connect_timeout;
         let patience = u64::try_from(patience.as_nanos()).unwrap_or(u64::MAX / 4);
         let handshake = local::Handshake::connect(
             address,
@@ -40,17 +47,25 @@ impl Engine {
             patience.min(u64::MAX / 4),
         );
         let handshake = handshake.inspect_err(|_| self.ungrant(granted))?;
-        self.greet_by(Handshake::Shm(Box::new(handshake)), granted)
+        Ok((Handshake::Shm(Box::new(handshake)), granted))
     }
 
-    pub(super) fn greet_by(&mut self, handshake: Handshake, granted: Limits) -> Result<u64> {
-        self.connections.calls += 1;
-        let call = self.connections.calls;
-        let greeting = Greeting { call: Some(call), ..Greeting::new(handshake, granted) };
-        let at = self.connections.add_greeting(greeting).inspect_err(|_| self.ungrant(granted))?;
-        self.kick = true;
-        self.greet(at);
-        Ok(call)
+    /// Goes on with a call whose greeting has `begun`, unless it could not.
+    pub(super) fn greet_for(&mut self, call: Call, begun: Result<(Handshake, Limits)>) {
+        let added = begun.and_then(|(handshake, granted)| {
+            let added = self.connections.add_greeting(Greeting::new(handshake, granted));
+            added.inspect_err(|_| self.ungrant(granted))
+        });
+        match added {
+            Ok(at) => {
+                if let Some(greeting) = &mut self.connections.greetings[at] {
+                    greeting.call = Some(call);
+                }
+                self.kick = true;
+                self.greet(at);
+            }
+            Err(error) => self.not_connected(call, error, Tried::AtOnce),
+        }
     }
 
     pub(super) fn room_for_peer(&self) -> Result<()> {
@@ -189,7 +204,8 @@ impl Engine {
         else {
             return;
         };
-        let (granted, call, same_host) = (greeting.granted, greeting.call, greeting.same_host);
+        let (granted, same_host) = (greeting.granted, greeting.same_host);
+        let call = greeting.call.take();
         if result.is_err() {
             greeting.handshake.unwatch(&self.connections.epoll);
         }
@@ -218,8 +234,9 @@ impl Engine {
             self.ungrant(granted);
         }
         match (call, joined) {
-            (Some(call), joined) => self.connections.connected.push((call, joined)),
-            (None, Ok(id)) => self.newcomers.push_back(id),
+            (Some(call), Ok(id)) => self.core.finish(call.op, Ok(Done::Connected(id))),
+            (Some(call), Err(error)) => self.not_connected(call, error, Tried::Greeting),
+            (None, Ok(id)) => self.came(id),
             (None, Err(_)) => {}
         }
         self.core.wakes.any = true;

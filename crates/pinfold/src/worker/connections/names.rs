@@ -88,7 +88,7 @@ impl Engine {
             }
         }
         self.connections.lost_name = Some(name);
-        self.core.wakes.any = true;
+        self.settle_accepts();
     }
 
     fn listener(&mut self, same_host: bool) -> Option<&mut Listener> {

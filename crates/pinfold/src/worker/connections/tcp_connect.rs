@@ -6,7 +6,7 @@ use pinfold_sys::{cpu::clock, mem::memfd};
 
 use super::super::{
     Engine,
-    handshakes::{self, Greeting, Handshake},
+    handshakes::{self, Call, Greeting, Handshake},
 };
 use super::{Connections, GREETING, LISTEN_AGAIN_NS, accept_budget::TURN_NS, token};
 use crate::{
@@ -47,9 +47,13 @@ impl Connections {
 }
 
 impl Engine {
-    /// Begins to connect to an endpoint on another host. The result is stored under the number
-    /// returned.
-    pub(crate) fn connect_tcp(&mut self, address: &Address, patience: Patience) -> Result<u64> {
+    /// Makes a call to an endpoint on another host.
+    pub(super) fn call_tcp(&mut self, address: &Address, patience: Patience, call: Call) {
+        let begun = self.begin_tcp(address, patience);
+        self.greet_for(call, begun);
+    }
+
+    fn begin_tcp(&mut self, address: &Address, patience: Patience) -> Result<(Handshake, Limits)> {
         self.room_for_peer()?;
         let granted = self.grant(true);
         let reconnect_timeout = self.config.reconnect_timeout;
@@ -59,7 +63,7 @@ impl Engine {
             .inspect_err(|_| self.ungrant(granted))?;
         let terms = Terms { us, ticket: None, silence: handshake::silence(reconnect_timeout) };
         let dial = Dial::new(address, terms, patience, clock::now_ns());
-        self.greet_by(Handshake::Dial(Box::new(dial)), granted)
+        Ok((Handshake::Dial(Box::new(dial)), granted))
     }
 
     /// Goes on with the calls of a greeting that has no connection yet; once there is one, the
