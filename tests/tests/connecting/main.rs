@@ -48,13 +48,18 @@ impl Link {
         let process = std::process::id();
         match self {
             Link::Local => name(),
-            Link::Tcp => format!("tcp:127.9.{}.{}:7007", process >> 8 & 255, process & 255),
+            Link::Tcp => {
+                let port = 7000 + NUMBER.fetch_add(1, Ordering::Relaxed);
+                format!("tcp:127.9.{}.{}:{port}", process >> 8 & 255, process & 255)
+            }
         }
     }
 }
 
+/// Tests of one program run at the same time.
+static NUMBER: AtomicU32 = AtomicU32::new(0);
+
 fn name() -> String {
-    static NUMBER: AtomicU32 = AtomicU32::new(0);
     let number = NUMBER.fetch_add(1, Ordering::Relaxed);
     format!("local:connecting-{}-{number}", std::process::id())
 }

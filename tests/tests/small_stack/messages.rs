@@ -8,7 +8,9 @@ use std::{
     time::Duration,
 };
 
-use pinfold::{Access, Endpoint, Error, Path, PeerId, Receipt, Source, TagMatch, copy, status};
+use pinfold::{
+    Access, CompletionQueue, Endpoint, Error, Path, PeerId, Receipt, Source, TagMatch, copy, status,
+};
 use pinfold_tests::{block_on, stamp};
 
 use super::{here, small};
@@ -167,6 +169,34 @@ fn connecting() {
             two.connect_wait(wait, PATIENCE).unwrap();
         });
     });
+}
+
+#[test]
+fn connecting_by_requests() {
+    let address = format!("local:small-requests-{}", std::process::id());
+    for by in [address.as_str(), "tcp:127.0.0.1:0"] {
+        small(|| {
+            let builder = Endpoint::builder().local_shortcut(false);
+            let endpoint = builder.clone().listen(by).build().unwrap();
+            let caller = builder.build().unwrap();
+            let address = endpoint.listens_at().unwrap_or(by.to_owned());
+            let mut is_called = endpoint.accept_request();
+            let mut calls = caller.connect_request(&address);
+            let mut calls_again = caller.connect_wait_request(&address, PATIENCE);
+            let mut found = Vec::new();
+            while found.len() < 2 {
+                found.extend(is_called.try_wait());
+                found.extend(calls.try_wait());
+            }
+            assert!(found.iter().all(Result::is_ok), "{found:?}");
+            let _ = calls_again.wait_timeout(Duration::from_millis(1));
+            let _ = calls_again.cancel();
+            assert!(block_on(caller.connect_request("local:small-nobody")).is_err());
+            let queue = CompletionQueue::new().unwrap();
+            queue.add(1, calls_again);
+            queue.add(2, endpoint.accept_request());
+        });
+    }
 }
 
 #[test]
