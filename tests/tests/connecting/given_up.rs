@@ -5,7 +5,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use pinfold::{AcceptRequest, Endpoint, Error};
+use pinfold::{AcceptRequest, Endpoint, Error, Gone, status};
 use pinfold_tests::{Args, Baseline, Stage, role::PATIENCE};
 
 use super::{Link, builder, label, meet, talk, until};
@@ -43,6 +43,13 @@ fn threads() -> usize {
     std::fs::read_dir("/proc/self/task").expect("/proc").count()
 }
 
+/// Bytes of credit that the caller has granted.
+fn granted() -> u64 {
+    let status = status::endpoints_of(std::process::id()).unwrap();
+    let caller = status.endpoints.iter().find(|endpoint| endpoint.label == "caller");
+    caller.expect("its status").granted_bytes
+}
+
 /// Gives calls up after so many turns of both sides, each first.
 pub(super) fn fickle(args: &Args) {
     let link = if args.text("link") == "local" { Link::Local } else { Link::Tcp };
@@ -51,7 +58,7 @@ pub(super) fn fickle(args: &Args) {
     if args.text("link") == "name" {
         address = address.replace("127.0.0.1", "localhost");
     }
-    let caller = builder().build().unwrap();
+    let caller = builder().label("caller").build().unwrap();
     let both = [&caller, &listener];
     let goes = || {
         let is_quiet = || caller.peers().is_empty() && listener.peers().is_empty();
@@ -88,12 +95,19 @@ pub(super) fn fickle(args: &Args) {
                 _ => connected += 1,
             }
             assert!(caller.peers().is_empty(), "{turns}");
+            let joined = listener.peers();
             goes();
+            for peer in joined {
+                let gone = listener.send(peer.id, 1, b"late").unwrap_err();
+                // The packet by which a connection knows may still be on its way.
+                let is_told = matches!(gone, Error::PeerGone { how: Gone::Closed, .. });
+                assert!(is_told || link == Link::Tcp, "{gone}");
+            }
             until(&both, || {
                 let now = Baseline::now();
                 let is_same = (now.descriptors(), now.segments())
                     == (before.descriptors(), before.segments());
-                (is_same && threads() == threads_before).then_some(())
+                (is_same && threads() == threads_before && granted() == 0).then_some(())
             });
         }
     }
