@@ -245,9 +245,36 @@ impl Engine {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests {
+    use std::time::Instant;
+
     use super::*;
+    use crate::Endpoint;
+
+    /// The newcomer of a request that another thread drops may be the sleeping thread's own.
+    #[test]
+    fn who_sleeps_hears_of_a_newcomer_that_another_declines() {
+        let name = format!("local:declined-{}", std::process::id());
+        let (listener, caller) = (Endpoint::listen(&name).unwrap(), Endpoint::new().unwrap());
+        let (one, mut two) = (listener.accept_request(), listener.accept_request());
+        let mut calls = caller.connect_request(&name);
+        let end = Instant::now() + Duration::from_secs(20);
+        while calls.try_wait().is_none() || listener.peers().is_empty() {
+            listener.progress().unwrap();
+            assert!(Instant::now() < end);
+        }
+        let sleeps = |asleep| {
+            let mut engine = listener.shared().enter().unwrap();
+            engine.connections.kick.clear().unwrap();
+            (engine.led, engine.asleep, engine.kick) = (asleep, asleep, false);
+        };
+        sleeps(true);
+        drop(one);
+        assert!(listener.shared().enter().unwrap().connections.kick.clear().unwrap());
+        sleeps(false);
+        assert!(two.try_wait().unwrap().is_ok());
+    }
 
     #[test]
     fn what_waiting_changes() {
