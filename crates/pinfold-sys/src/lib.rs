@@ -33,6 +33,7 @@
 //! - [`block`](crate::cpu::block): memory copied and zeroed, by every algorithm there is.
 //! - [`partner`](crate::cpu::partner): another core that reads, for measurements of the cost.
 //! - [`fault_safe_copy`](crate::mem::fault_safe_copy): copies where there may be no memory.
+//! - [`fault_safe_change`](crate::mem::fault_safe_change): atomic changes there.
 //! - [`prefault`](crate::mem::prefault): pages put where somebody will write.
 //! - [`poll`](crate::io::poll): sleeping until something happens.
 //! - `netns`: networks within this machine, for measurements and tests; with the feature of that

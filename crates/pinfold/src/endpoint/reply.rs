@@ -16,11 +16,9 @@ use super::{
 };
 use crate::{
     PeerId, Result,
-    protocol::active::receive::Act,
     wire::active::{Label, Verb},
     worker::{
         op::{Done, OpKey},
-        peer::MESSAGE_COST,
         post,
         shared::Shared,
     },
@@ -103,17 +101,8 @@ fn post_request(
     }
     drop(engine);
     // Outside the engine: the methods of a buffer are the user's code.
-    let (memory, buffer) = keep(shared, payload);
-    let mut engine = shared.enter()?;
-    let bytes = MESSAGE_COST + memory.len();
-    match engine.post_active(peer, label, memory) {
-        Ok(key) => engine.act_on(key, Act::Asked { answer, origin, bytes, buffer }),
-        Err(error) => {
-            engine.expect_none(answer);
-            return Err(error);
-        }
-    }
-    Ok(answer)
+    let kept = keep(shared, payload);
+    shared.enter()?.post_request(peer, label, answer, origin, kept)
 }
 
 impl Future for Reply {

@@ -180,7 +180,7 @@ fn local_packets_of_any_bytes() {
         hello::encode_proof(&proof, &verdict),
         hello::encode_ready(&verdict),
         hello::encode_refuse(&hello::Refuse::Full { peers_max: 9 }),
-        space::bytes_of(&space::Ask::Read { address: 1, len: 2 }.words(claim)),
+        space::Ask::Read { address: 1, len: 2 }.payload(claim, 0),
         space::bytes_of(&space::Answered::Plain { start: 1, len: 2 }.words()),
         list_of(&[(3, 4096, 8192), (4, 0, 1), (3, 4096, 100)]),
     ];

@@ -99,6 +99,29 @@ impl Word {
     }
 }
 
+impl Change {
+    /// Codes of changes, and of the kinds of their words, are below this.
+    pub(crate) const CODES: usize = 32;
+
+    /// The number of the change and of the kind of its word.
+    pub(crate) const fn code(&self) -> usize {
+        self.does as usize * 4 + self.word as usize
+    }
+
+    /// Returns whether it has a second operand.
+    pub(crate) const fn has_other(code: usize) -> bool {
+        code / 4 == REPLACE as usize
+    }
+
+    /// The change of this code, with its operands. `None`: no honest peer asks that.
+    pub(crate) fn of_code(code: usize, with: u64, other: u64) -> Option<Change> {
+        let word = Word::ALL[code % 4];
+        let other = if Change::has_other(code) { other } else { 0 };
+        let fits = code < Change::CODES && word.has(with) && word.has(other);
+        fits.then_some(Change { does: (code / 4) as u8, word, with, other })
+    }
+}
+
 impl Use {
     /// The code in the header of the descriptor.
     const fn code(&self) -> usize {
@@ -106,7 +129,7 @@ impl Use {
             What::Read { .. } => READ,
             What::Write { .. } => WRITE,
             What::Brief { len, .. } => BRIEF + len,
-            What::Change(change) => CHANGE + change.does as usize * 4 + change.word as usize,
+            What::Change(change) => CHANGE + change.code(),
         }
     }
 
@@ -130,7 +153,7 @@ impl Use {
         Some(match header.code() {
             READ | WRITE => 5,
             code @ BRIEF..=18 => 4 + (code - BRIEF).div_ceil(8),
-            code @ CHANGE.. => 5 + usize::from((code - CHANGE) / 4 == usize::from(REPLACE)),
+            code @ CHANGE.. => 5 + usize::from(Change::has_other(code - CHANGE)),
             _ => return None,
         })
     }
@@ -142,15 +165,7 @@ impl Use {
             READ => What::Read { len: a },
             WRITE => What::Write { len: a },
             code @ BRIEF..=18 => What::Brief { len: code - BRIEF, words: [a, b] },
-            code @ CHANGE.. => {
-                let code = code - CHANGE;
-                let (does, word) = ((code / 4) as u8, Word::ALL[code % 4]);
-                let other = if does == REPLACE { b } else { 0 };
-                if !word.has(a) || !word.has(other) {
-                    return None;
-                }
-                What::Change(Change { does, word, with: a, other })
-            }
+            code @ CHANGE.. => What::Change(Change::of_code(code - CHANGE, a, b)?),
             _ => return None,
         };
         Some(Use { claim: Claim { id, secret: [one, two] }, offset, what })

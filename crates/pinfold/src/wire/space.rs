@@ -1,7 +1,7 @@
 //! The questions of a peer to the agent of a process, and the answers: the payloads of requests and
 //! answers, words in the order of this machine. Bytes of memory follow the words.
 
-use super::rendezvous::Exported;
+use super::{rendezvous::Exported, served_rma::Change};
 
 /// The exposed memory, and the right to ask for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,6 +21,8 @@ pub(crate) enum Ask {
     Read { address: u64, len: u64 },
     /// A write of the bytes that follow.
     Write { address: u64 },
+    /// An atomic operation on a word. A second operand follows.
+    Change { address: u64, change: Change },
 }
 
 /// Words before the bytes of a question.
@@ -29,26 +31,53 @@ pub(crate) const ASK_WORDS: usize = 6;
 /// Bytes before those of an answer to [`Ask::Read`].
 pub(crate) const ANSWER_HEAD: usize = 8;
 
+/// The first verb of [`Ask::Change`]; the code of the change is added.
+const CHANGE: u64 = 32;
+const CHANGE_LAST: u64 = CHANGE + Change::CODES as u64 - 1;
+
 impl Ask {
-    pub(crate) fn words(self, claim: Claim) -> [u64; ASK_WORDS] {
+    /// The question as a payload, with room for `more` bytes.
+    pub(crate) fn payload(self, claim: Claim, more: usize) -> Vec<u8> {
+        let words = self.words(claim);
+        let other = match self {
+            Ask::Change { change, .. } if Change::has_other(change.code()) => Some(change.other),
+            _ => None,
+        };
+        let mut payload = Vec::with_capacity(8 * (ASK_WORDS + 1) + more);
+        payload.extend(words.iter().chain(&other).flat_map(|word| word.to_ne_bytes()));
+        payload
+    }
+
+    fn words(self, claim: Claim) -> [u64; ASK_WORDS] {
         let (verb, address, more) = match self {
             Ask::Open => (1, 0, 0),
             Ask::Translate { address, writes } => (2, address, writes.into()),
             Ask::Read { address, len } => (3, address, len),
             Ask::Write { address } => (4, address, 0),
+            Ask::Change { address, change } => {
+                (CHANGE + change.code() as u64, address, change.with)
+            }
         };
         [verb, claim.id, claim.secret[0], claim.secret[1], address, more]
     }
 
     /// The question of a request, and the bytes that follow.
     pub(crate) fn read(payload: &[u8]) -> Option<(Ask, Claim, &[u8])> {
-        let (words, bytes) = words_of::<ASK_WORDS>(payload)?;
+        let (words, mut bytes) = words_of::<ASK_WORDS>(payload)?;
         let [verb, id, one, two, address, more] = words;
         let ask = match (verb, more) {
             (1, _) => Ask::Open,
             (2, 0 | 1) => Ask::Translate { address, writes: more == 1 },
             (3, len) => Ask::Read { address, len },
             (4, _) => Ask::Write { address },
+            (CHANGE..=CHANGE_LAST, with) => {
+                let code = (verb - CHANGE) as usize;
+                let mut other = 0;
+                if Change::has_other(code) {
+                    ([other], bytes) = words_of(bytes)?;
+                }
+                Ask::Change { address, change: Change::of_code(code, with, other)? }
+            }
             _ => return None,
         };
         Some((ask, Claim { id, secret: [one, two] }, bytes))
@@ -70,16 +99,22 @@ pub(crate) enum Refused {
     Full,
     /// The question makes no sense, or the answer would be too long.
     Senseless,
+    /// A word does not lie at a multiple of its size.
+    Misaligned,
+    /// The owner has no means to change a word there.
+    NoMeans,
 }
 
 impl Refused {
-    const ALL: [Refused; 6] = [
+    const ALL: [Refused; 8] = [
         Refused::Unknown,
         Refused::ReadOnly,
         Refused::Outside,
         Refused::NotMapped,
         Refused::Full,
         Refused::Senseless,
+        Refused::Misaligned,
+        Refused::NoMeans,
     ];
 }
 
@@ -122,11 +157,16 @@ pub(crate) enum Answered {
     },
     /// Read: the bytes follow. Or written.
     Done,
+    /// The old value of a word that was changed.
+    Was(u64),
     Refused(Refused),
 }
 
 /// Words of the longest answer.
 const ANSWER_WORDS: usize = 9;
+
+/// The code of [`Answered::Was`].
+const WAS: u64 = 64;
 
 impl Answered {
     pub(crate) fn words(self) -> Vec<u64> {
@@ -146,6 +186,7 @@ impl Answered {
             }
             Answered::Plain { start, len } => vec![3, start, len],
             Answered::Done => vec![4],
+            Answered::Was(word) => vec![WAS, word],
             Answered::Refused(why) => vec![5 + why as u64],
         }
     }
@@ -181,6 +222,7 @@ impl Answered {
             }),
             3 => Answered::Plain { start: words[1], len: words[2] },
             4 => Answered::Done,
+            WAS => Answered::Was(words[1]),
             code => {
                 Answered::Refused(*Refused::ALL.get(usize::try_from(code.checked_sub(5)?).ok()?)?)
             }
@@ -207,19 +249,40 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::wire::served_rma::Word;
+
+    #[test]
+    fn changes_that_cannot_be_are_refused() {
+        let claim = Claim { id: 1, secret: [2, 3] };
+        let read = |verb: u64, with: u64, other: &[u64]| {
+            let words = [&[verb, claim.id, 2, 3, 64, with], other].concat();
+            Ask::read(&bytes_of(&words)).is_some()
+        };
+        let replace = CHANGE + 4 * 7 + Word::U32 as u64;
+        assert!(read(CHANGE, 1 << 40 >> 9, &[]) && read(replace, 1, &[2]));
+        assert!(!read(CHANGE, 1 << 32, &[]) && !read(replace, 1, &[1 << 32]));
+        assert!(!read(replace, 1, &[]) && !read(CHANGE - 1, 1, &[]) && !read(64, 1, &[]));
+    }
 
     proptest! {
         #[test]
         fn questions_and_answers_survive(a: u64, b: u64, c: u64, d: u64, e: u16, f: bool, bytes: Vec<u8>) {
             let claim = Claim { id: a, secret: [b, c] };
+            let change = |does, word, with, other| {
+                Ask::Change { address: d, change: Change { does, word, with, other } }
+            };
             let asks = [
                 Ask::Open,
                 Ask::Translate { address: d, writes: f },
                 Ask::Read { address: d, len: b },
                 Ask::Write { address: d },
+                change(0, Word::U64, b, 0),
+                change(5, Word::I32, b >> 32, 0),
+                change(7, Word::I64, b, c),
+                change(7, Word::U32, b >> 32, c >> 32),
             ];
             for ask in asks {
-                let mut payload = bytes_of(&ask.words(claim));
+                let mut payload = ask.payload(claim, 0);
                 payload.extend(&bytes);
                 prop_assert_eq!(Ask::read(&payload), Some((ask, claim, &bytes[..])));
             }
@@ -237,6 +300,7 @@ mod tests {
                 Answered::Mapped(Behind { start: a, len: b, writable: f, memory: exported(a), flag: exported(b) }),
                 Answered::Plain { start: a, len: d },
                 Answered::Done,
+                Answered::Was(d),
             ];
             let refusals = Refused::ALL.map(Answered::Refused);
             for answer in answers.into_iter().chain(refusals) {
@@ -248,7 +312,7 @@ mod tests {
         }
 
         #[test]
-        fn any_bytes_are_read_without_panic(mut bytes: Vec<u8>, first in 0u64..16) {
+        fn any_bytes_are_read_without_panic(mut bytes: Vec<u8>, first in 0u64..70) {
             let _ = (Ask::read(&bytes), Answered::read(&bytes));
             bytes.splice(..bytes.len().min(8), first.to_ne_bytes());
             let _ = (Ask::read(&bytes), Answered::read(&bytes));

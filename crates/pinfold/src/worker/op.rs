@@ -231,6 +231,8 @@ pub(crate) enum RecvStage {
     Posted(PostedKey),
     /// Waits for the answer of handler `id` of this peer.
     Asked { peer: PeerId, id: u32 },
+    /// Goes on in parts, for each of which there is a request to this peer's agent.
+    InParts { peer: PeerId },
     /// Waits for the answer of the owner of a region.
     ServedRequest(Box<ServedRequest>),
     /// Matched with an inbound stream of this peer.

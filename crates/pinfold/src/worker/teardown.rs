@@ -131,7 +131,9 @@ impl Engine {
                 OpKind::Open(asked) => asked.peer == id,
                 OpKind::Send(send) => send.peer == id,
                 OpKind::Recv(recv) => match &recv.stage {
-                    RecvStage::Streaming { peer } | RecvStage::Asked { peer, .. } => *peer == id,
+                    RecvStage::Streaming { peer }
+                    | RecvStage::Asked { peer, .. }
+                    | RecvStage::InParts { peer } => *peer == id,
                     RecvStage::ServedRequest(using) => using.peer == id,
                     RecvStage::Requested(requested) => requested.peer == id,
                     RecvStage::Getting(get) => get.peer == id && !(stays && get.awaits_sender()),

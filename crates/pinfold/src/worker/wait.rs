@@ -129,8 +129,8 @@ impl Shared {
             if pace.moved {
                 // Something is under way: there is nothing to sleep for yet.
                 pace.started = 0;
-                if self.has_handling(engine) {
-                    // That is when handlers run.
+                if self.has_handling(engine) || !engine.core.wakes.results.is_empty() {
+                    // That is when handlers run, and results are delivered.
                     engine.leave_and_enter()?;
                 }
                 // A peer may have this go on and on: other threads come first, and hear of messages

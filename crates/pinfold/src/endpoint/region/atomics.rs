@@ -1,8 +1,8 @@
 #![allow(unsafe_code)]
-//! Atomic operations on words of a peer's region.
+//! Atomic operations on words of a peer's region, or of other memory of a peer's.
 //!
-//! **Invariant.** A word is reached only after [`Mapped::word`](super::mapped::Mapped::word) has
-//! found it writable and at a multiple of its size.
+//! **Invariant.** A word is reached only after [`Mapped::word`] has found it writable and at a
+//! multiple of its size.
 //!
 //! They are the processor's own, on memory that all share, so those of all peers and of the owner
 //! ([`Region::word64`](super::Region::word64)) are of one order (`SeqCst`). Those of peers on other
@@ -10,7 +10,7 @@
 
 use std::sync::atomic::{AtomicI32, AtomicI64, AtomicU32, AtomicU64, Ordering};
 
-use super::RemoteRegion;
+use super::{RemoteRegion, mapped::Mapped};
 use crate::{
     Result,
     wire::served_rma::{self, Change as Asked},
@@ -160,112 +160,115 @@ pub(crate) unsafe fn by_number(at: *mut u8, asked: Asked) -> u64 {
 }
 
 /// The change as a peer is asked for it.
-pub(super) fn asked<W: AtomicWord>(change: Change<W>) -> Asked {
+pub(crate) fn asked<W: AtomicWord>(change: Change<W>) -> Asked {
     let (does, with, other) = W::asked(change);
     Asked { does, word: served_rma::Word::ALL[W::KIND], with, other }
 }
 
 /// The word with these bits.
-pub(super) fn of_bits<W: AtomicWord>(bits: u64) -> W {
+pub(crate) fn of_bits<W: AtomicWord>(bits: u64) -> W {
     W::of_bits(bits)
 }
 
 /// The bits of a word.
-pub(super) fn bits<W: AtomicWord>(word: W) -> u64 {
+pub(crate) fn bits<W: AtomicWord>(word: W) -> u64 {
     word.bits()
 }
+
+/// Changes the word at `offset` of mapped memory, which has to stand still.
+#[inline]
+pub(crate) fn on_mapped<W: AtomicWord>(
+    mapped: &Mapped,
+    offset: u64,
+    change: Change<W>,
+) -> Result<W> {
+    let at = mapped.word(offset, size_of::<W>())?;
+    // SAFETY: found to be a word just now.
+    let was = unsafe { W::change(at, change) };
+    mapped.confirm()?;
+    Ok(was)
+}
+
+/// The atomic operations of regions and spaces, by their `change`.
+macro_rules! atomic_methods {
+    ($at:ident, $cost:literal, $errors:literal) => {
+        #[doc = concat!("Adds `by` to the word at `", stringify!($at), "`, wrapping at the end of \
+            its range, and returns its old value. ", $cost, "\n\n# Errors\n", $errors)]
+        #[inline]
+        pub fn fetch_add<W: AtomicWord>(&self, $at: u64, by: W) -> Result<W> {
+            self.change($at, AtomicChange::Add(by))
+        }
+
+        #[doc = concat!("Makes the word at `", stringify!($at), "` its bitwise and with `with`, and \
+            returns its old value.\n\n# Errors\nAs for [`fetch_add`](Self::fetch_add).")]
+        #[inline]
+        pub fn fetch_and<W: AtomicWord>(&self, $at: u64, with: W) -> Result<W> {
+            self.change($at, AtomicChange::And(with))
+        }
+
+        #[doc = concat!("Makes the word at `", stringify!($at), "` its bitwise or with `with`, and \
+            returns its old value.\n\n# Errors\nAs for [`fetch_add`](Self::fetch_add).")]
+        #[inline]
+        pub fn fetch_or<W: AtomicWord>(&self, $at: u64, with: W) -> Result<W> {
+            self.change($at, AtomicChange::Or(with))
+        }
+
+        #[doc = concat!("Makes the word at `", stringify!($at), "` its bitwise exclusive or with \
+            `with`, and returns its old value.\n\n# Errors\nAs for [`fetch_add`](Self::fetch_add).")]
+        #[inline]
+        pub fn fetch_xor<W: AtomicWord>(&self, $at: u64, with: W) -> Result<W> {
+            self.change($at, AtomicChange::Xor(with))
+        }
+
+        #[doc = concat!("Makes the word at `", stringify!($at), "` the lesser of itself and `with`, \
+            and returns its old value.\n\n# Errors\nAs for [`fetch_add`](Self::fetch_add).")]
+        #[inline]
+        pub fn fetch_min<W: AtomicWord>(&self, $at: u64, with: W) -> Result<W> {
+            self.change($at, AtomicChange::Min(with))
+        }
+
+        #[doc = concat!("Makes the word at `", stringify!($at), "` the greater of itself and `with`, \
+            and returns its old value.\n\n# Errors\nAs for [`fetch_add`](Self::fetch_add).")]
+        #[inline]
+        pub fn fetch_max<W: AtomicWord>(&self, $at: u64, with: W) -> Result<W> {
+            self.change($at, AtomicChange::Max(with))
+        }
+
+        #[doc = concat!("Makes the word at `", stringify!($at), "` `to`, and returns its old value.\
+            \n\n# Errors\nAs for [`fetch_add`](Self::fetch_add).")]
+        #[inline]
+        pub fn swap<W: AtomicWord>(&self, $at: u64, to: W) -> Result<W> {
+            self.change($at, AtomicChange::Swap(to))
+        }
+
+        #[doc = concat!("Makes the word at `", stringify!($at), "` `to` if it is `from`, and returns \
+            its old value.\n\n# Errors\nAs for [`fetch_add`](Self::fetch_add).")]
+        #[inline]
+        pub fn compare_swap<W: AtomicWord>(&self, $at: u64, from: W, to: W) -> Result<W> {
+            self.change($at, AtomicChange::Replace(from, to))
+        }
+    };
+}
+
+pub(crate) use atomic_methods;
 
 impl RemoteRegion {
     #[inline]
     pub(super) fn change<W: AtomicWord>(&self, offset: u64, change: Change<W>) -> Result<W> {
-        if let Some(served) = self.served() {
-            let was = W::of_bits(served.change(offset, asked(change))?);
-            self.tallies().changed();
-            return Ok(was);
-        }
-        let mapped = self.mapped()?;
-        let at = mapped.word(offset, size_of::<W>())?;
-        // SAFETY: found to be a word just now.
-        let was = unsafe { W::change(at, change) };
-        mapped.confirm()?;
+        let was = match self.served() {
+            Some(served) => W::of_bits(served.change(offset, asked(change))?),
+            None => on_mapped(self.mapped()?, offset, change)?,
+        };
         self.tallies().changed();
         Ok(was)
     }
 
-    /// Adds `by` to the word at `offset`, wrapping at the end of its range, and returns its old
-    /// value. Some nanoseconds if nothing else uses the word; over a connection, as long as a
-    /// message there and back. It is done once, also if the connection breaks and another takes its
-    /// place.
-    ///
-    /// # Errors
-    /// As [`RemoteRegion::write`], and [`Error::Misaligned`](crate::Error::Misaligned);
-    /// [`Error::PathRefused`](crate::Error::PathRefused) with the reason why the region is not
-    /// mapped.
-    #[inline]
-    pub fn fetch_add<W: AtomicWord>(&self, offset: u64, by: W) -> Result<W> {
-        self.change(offset, Change::Add(by))
-    }
-
-    /// Makes the word at `offset` its bitwise and with `with`, and returns its old value.
-    ///
-    /// # Errors
-    /// As [`RemoteRegion::fetch_add`].
-    #[inline]
-    pub fn fetch_and<W: AtomicWord>(&self, offset: u64, with: W) -> Result<W> {
-        self.change(offset, Change::And(with))
-    }
-
-    /// Makes the word at `offset` its bitwise or with `with`, and returns its old value.
-    ///
-    /// # Errors
-    /// As [`RemoteRegion::fetch_add`].
-    #[inline]
-    pub fn fetch_or<W: AtomicWord>(&self, offset: u64, with: W) -> Result<W> {
-        self.change(offset, Change::Or(with))
-    }
-
-    /// Makes the word at `offset` its bitwise exclusive or with `with`, and returns its old value.
-    ///
-    /// # Errors
-    /// As [`RemoteRegion::fetch_add`].
-    #[inline]
-    pub fn fetch_xor<W: AtomicWord>(&self, offset: u64, with: W) -> Result<W> {
-        self.change(offset, Change::Xor(with))
-    }
-
-    /// Makes the word at `offset` the lesser of itself and `with`, and returns its old value.
-    ///
-    /// # Errors
-    /// As [`RemoteRegion::fetch_add`].
-    #[inline]
-    pub fn fetch_min<W: AtomicWord>(&self, offset: u64, with: W) -> Result<W> {
-        self.change(offset, Change::Min(with))
-    }
-
-    /// Makes the word at `offset` the greater of itself and `with`, and returns its old value.
-    ///
-    /// # Errors
-    /// As [`RemoteRegion::fetch_add`].
-    #[inline]
-    pub fn fetch_max<W: AtomicWord>(&self, offset: u64, with: W) -> Result<W> {
-        self.change(offset, Change::Max(with))
-    }
-
-    /// Makes the word at `offset` `to`, and returns its old value.
-    ///
-    /// # Errors
-    /// As [`RemoteRegion::fetch_add`].
-    #[inline]
-    pub fn swap<W: AtomicWord>(&self, offset: u64, to: W) -> Result<W> {
-        self.change(offset, Change::Swap(to))
-    }
-
-    /// Makes the word at `offset` `to` if it is `from`, and returns its old value.
-    ///
-    /// # Errors
-    /// As [`RemoteRegion::fetch_add`].
-    #[inline]
-    pub fn compare_swap<W: AtomicWord>(&self, offset: u64, from: W, to: W) -> Result<W> {
-        self.change(offset, Change::Replace(from, to))
-    }
+    atomic_methods!(
+        offset,
+        "Some nanoseconds if nothing else uses the word; over a connection, as long as a message \
+         there and back. It is done once, also if the connection breaks and another takes its place.",
+        "As [`RemoteRegion::write`], and [`Error::Misaligned`](crate::Error::Misaligned); \
+         [`Error::PathRefused`](crate::Error::PathRefused) with the reason why the region is not \
+         mapped."
+    );
 }

@@ -1,6 +1,6 @@
 #![allow(unsafe_code)]
-//! Operations on regions of peers that own their buffers: where the owner's endpoint performs
-//! them, they go on while the caller does something else.
+//! Operations on regions, and other memory, of peers that own their buffers: where the owner's
+//! endpoint performs them, they go on while the caller does something else.
 //!
 //! **Invariant.** As for all [requests](crate::endpoint::request): the bytes of a buffer are the
 //! operation's until it has ended.
@@ -32,7 +32,7 @@ use crate::{
 };
 
 /// A read or write that was posted; a future of its receipt and the buffer. See
-/// [`RemoteRegion::write_owned`].
+/// [`RemoteRegion::write_owned`] and [`RemoteSpace::write_owned`](crate::RemoteSpace::write_owned).
 ///
 /// Dropped early it goes on to its end, and keeps the buffer until then.
 #[must_use = "the result says whether the region stood"]
@@ -41,7 +41,7 @@ pub struct CopyRequest<B: Send + 'static> {
 }
 
 /// An atomic operation that was posted; a future of the old value of its word. See
-/// [`RemoteRegion::atomic`].
+/// [`RemoteRegion::atomic`] and [`RemoteSpace::atomic`](crate::RemoteSpace::atomic).
 ///
 /// Dropped early it goes on to its end.
 #[must_use = "the result says whether the region stood"]
@@ -56,8 +56,8 @@ impl RemoteRegion {
     /// Operations that are posted to one owner are performed in their order.
     pub fn write_owned<B: OwnedBuf + AsRef<[u8]>>(&self, offset: u64, buffer: B) -> CopyRequest<B> {
         let Some(served) = self.served() else {
-            let done = self.write(offset, buffer.as_ref()).map(Done::Sent);
-            return CopyRequest { inner: Request::ended(self.shared(), done, buffer) };
+            let done = self.write(offset, buffer.as_ref());
+            return CopyRequest::ended(self.shared(), done, buffer);
         };
         self.tallies().wrote(buffer.as_ref().len() as u64);
         let data = buffer.as_ref();
@@ -77,8 +77,8 @@ impl RemoteRegion {
         mut buffer: B,
     ) -> CopyRequest<B> {
         let Some(served) = self.served() else {
-            let done = self.read(offset, buffer.as_mut()).map(Done::Sent);
-            return CopyRequest { inner: Request::ended(self.shared(), done, buffer) };
+            let done = self.read(offset, buffer.as_mut());
+            return CopyRequest::ended(self.shared(), done, buffer);
         };
         self.tallies().read(buffer.as_mut().len() as u64);
         CopyRequest::posted(served.shared(), buffer, |buffer| {
@@ -91,25 +91,23 @@ impl RemoteRegion {
     /// Changes the word at `offset`, likewise; as [`RemoteRegion::fetch_add`] and the other atomic
     /// operations.
     pub fn atomic<W: AtomicWord>(&self, offset: u64, change: AtomicChange<W>) -> AtomicRequest<W> {
-        let inner = match self.served() {
-            None => {
-                let was = self.change(offset, change);
-                let done = was.map(|word| Done::Was(atomics::bits(word)));
-                Request::ended(self.shared(), done, ())
-            }
-            Some(served) => {
-                self.tallies().changed();
-                let posted = served.begin_change(offset, atomics::asked(change));
-                Request::of(served.shared(), posted, ())
-            }
+        let Some(served) = self.served() else {
+            return AtomicRequest::ended(self.shared(), self.change(offset, change));
         };
-        AtomicRequest { inner, word: PhantomData }
+        self.tallies().changed();
+        let posted = served.begin_change(offset, atomics::asked(change));
+        AtomicRequest::posted(served.shared(), posted)
     }
 }
 
 impl<B: Send + 'static> CopyRequest<B> {
+    /// A request that has ended.
+    pub(crate) fn ended(shared: &Arc<Shared>, done: Result<Receipt>, buffer: B) -> CopyRequest<B> {
+        CopyRequest { inner: Request::ended(shared, done.map(Done::Sent), buffer) }
+    }
+
     /// A request that `post` posts for the buffer, which does not move meanwhile.
-    fn posted(
+    pub(crate) fn posted(
         shared: &Arc<Shared>,
         buffer: B,
         post: impl FnOnce(&mut B) -> Result<OpKey>,
@@ -136,6 +134,17 @@ impl<B: Send + 'static> CopyRequest<B> {
 }
 
 impl<W: AtomicWord> AtomicRequest<W> {
+    /// A request that has ended.
+    pub(crate) fn ended(shared: &Arc<Shared>, was: Result<W>) -> AtomicRequest<W> {
+        let done = was.map(|word| Done::Was(atomics::bits(word)));
+        AtomicRequest { inner: Request::ended(shared, done, ()), word: PhantomData }
+    }
+
+    /// A request that was posted, or could not be.
+    pub(crate) fn posted(shared: &Arc<Shared>, posted: Result<OpKey>) -> AtomicRequest<W> {
+        AtomicRequest { inner: Request::of(shared, posted, ()), word: PhantomData }
+    }
+
     pub(crate) fn into_request(self) -> Request<()> {
         self.inner
     }

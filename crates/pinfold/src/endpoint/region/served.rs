@@ -212,12 +212,7 @@ fn took(all: &mut Option<Receipt>, under_way: &mut VecDeque<BlockingOp<'_>>) -> 
     };
     match all {
         None => *all = Some(receipt),
-        Some(all) => {
-            all.bytes += receipt.bytes;
-            all.copied_user += receipt.copied_user;
-            all.copied_kernel += receipt.copied_kernel;
-            all.note_sent_as(&receipt);
-        }
+        Some(all) => all.add(&receipt),
     }
     Ok(())
 }

@@ -5,19 +5,24 @@
 //! It runs where handlers of active messages run. It copies at once if the memory is there; bytes
 //! that would have to be paged in, or made first, its crew copies, and answers later.
 //!
-//! **Invariant.** The program's memory is touched by system calls alone, at addresses that are
-//! exposed for that, and an exposure does not end while a copy is under way (`Spaces::serve`).
+//! **Invariant.** The program's memory is touched at addresses that are exposed for that, and an
+//! exposure does not end meanwhile (`Spaces::serve`). It may go at any moment, so this process's
+//! threads touch it by system calls alone; words are changed by a helper that a fault may end
+//! ([`fault_safe_change`]).
 
-use std::sync::Arc;
+use std::{borrow::Cow, sync::Arc};
 
-use pinfold_sys::mem::fault_safe_copy;
+use pinfold_sys::mem::{fault_safe_change, fault_safe_copy};
 
 use super::crew::Crew;
 use crate::{
     Active,
-    endpoint::handlers::Handler,
+    endpoint::{handlers::Handler, region::atomics},
     failpoint::{self, Point},
-    wire::space::{ANSWER_HEAD, Answered, Ask, Claim, Refused, bytes_of},
+    wire::{
+        served_rma::Change,
+        space::{ANSWER_HEAD, Answered, Ask, Claim, Refused, bytes_of},
+    },
 };
 
 /// Bytes that are read or written at a time, at most.
@@ -50,10 +55,16 @@ fn serve(crew: &Crew, active: &Active<'_>) {
             failpoint::hit(Point::AfterTranslated);
         }
         Some((Ask::Read { address, len }, claim, _)) if len <= PART_MAX as u64 => {
-            copy(crew, active, &claim, address, What::Read(len as usize));
+            touch(crew, active, &claim, address, What::Read(len as usize));
         }
         Some((Ask::Write { address }, claim, bytes)) if bytes.len() <= PART_MAX => {
-            copy(crew, active, &claim, address, What::Write(bytes));
+            touch(crew, active, &claim, address, What::Write(Cow::Borrowed(bytes)));
+        }
+        Some((Ask::Change { address, change }, claim, _)) => {
+            if !address.is_multiple_of(change.word.size()) {
+                return say(active, bytes_of(&Answered::Refused(Refused::Misaligned).words()));
+            }
+            touch(crew, active, &claim, address, What::Change(change));
         }
         _ => say(active, bytes_of(&Answered::Refused(Refused::Senseless).words())),
     }
@@ -65,26 +76,36 @@ fn say(active: &Active<'_>, answer: Vec<u8>) {
     }
 }
 
-/// The copy that a peer asks for.
-#[derive(Clone, Copy)]
+/// The operation that a peer asks for.
 enum What<'a> {
     Read(usize),
-    Write(&'a [u8]),
+    Write(Cow<'a, [u8]>),
+    /// The address is a multiple of the word's size.
+    Change(Change),
 }
 
 impl What<'_> {
-    fn len(self) -> usize {
+    fn len(&self) -> usize {
         match self {
-            What::Read(len) => len,
+            What::Read(len) => *len,
             What::Write(bytes) => bytes.len(),
+            What::Change(change) => change.word.size() as usize,
         }
     }
 
-    /// Copies, and returns the answer.
+    fn into_owned(self) -> What<'static> {
+        match self {
+            What::Read(len) => What::Read(len),
+            What::Write(bytes) => What::Write(Cow::Owned(bytes.into_owned())),
+            What::Change(change) => What::Change(change),
+        }
+    }
+
+    /// Does it, and returns the answer.
     ///
     /// # Safety
     /// The memory at `address` is exposed to that.
-    unsafe fn copy(self, address: u64) -> Vec<u8> {
+    unsafe fn perform(&self, address: u64) -> Vec<u8> {
         let done = bytes_of(&Answered::Done.words());
         let (answer, copied) = match self {
             What::Read(len) => {
@@ -95,6 +116,8 @@ impl What<'_> {
             }
             // SAFETY: as the caller promised.
             What::Write(bytes) => (done, unsafe { fault_safe_copy::write_own(address, bytes) }),
+            // SAFETY: as the caller promised.
+            What::Change(asked) => return unsafe { change(address, *asked) },
         };
         match copied {
             Ok(copied) if copied == self.len() => answer,
@@ -103,8 +126,27 @@ impl What<'_> {
     }
 }
 
-fn copy(crew: &Crew, active: &Active<'_>, claim: &Claim, address: u64, what: What<'_>) {
-    let writes = matches!(what, What::Write(_));
+/// Changes a word, and returns the answer.
+///
+/// # Safety
+/// The word at `address`, a multiple of its size, is exposed to that.
+unsafe fn change(address: u64, asked: Change) -> Vec<u8> {
+    let at = std::ptr::with_exposed_provenance_mut(address as usize);
+    // SAFETY: one atomic operation, on a word that is exposed to it.
+    let was = unsafe { fault_safe_change::change_own(&|| atomics::by_number(at, asked)) };
+    let answer = match was {
+        Ok(Some(was)) => Answered::Was(was),
+        Ok(None) => Answered::Refused(Refused::NotMapped),
+        Err(error) => {
+            tracing::warn!(%error, "no process can be started that changes a word for a peer");
+            Answered::Refused(Refused::NoMeans)
+        }
+    };
+    bytes_of(&answer.words())
+}
+
+fn touch(crew: &Crew, active: &Active<'_>, claim: &Claim, address: u64, what: What<'_>) {
+    let writes = !matches!(what, What::Read(_));
     let Ok(mut engine) = active.endpoint().shared().enter() else { return };
     let served = engine.core.spaces.serve(claim, address, what.len() as u64, writes);
     drop(engine);
@@ -115,7 +157,7 @@ fn copy(crew: &Crew, active: &Active<'_>, claim: &Claim, address: u64, what: Wha
     if fault_safe_copy::is_resident(address, what.len() as u64) {
         failpoint::hit(Point::BeforeServed);
         // SAFETY: exposed, as was found; it stays so while `serving` lives.
-        let answer = unsafe { what.copy(address) };
+        let answer = unsafe { what.perform(address) };
         drop(serving);
         say(active, answer);
         failpoint::hit(Point::AfterServed);
@@ -123,18 +165,11 @@ fn copy(crew: &Crew, active: &Active<'_>, claim: &Claim, address: u64, what: Wha
     }
     // To wait for a disk here would block all peers.
     let Some(later) = active.answer_later() else { return };
-    let kept = match what {
-        What::Read(len) => Err(len),
-        What::Write(bytes) => Ok(bytes.to_vec()),
-    };
+    let what = what.into_owned();
     crew.hand(Box::new(move || {
-        let what = match &kept {
-            Err(len) => What::Read(*len),
-            Ok(bytes) => What::Write(bytes),
-        };
         failpoint::hit(Point::BeforePages);
         // SAFETY: as above.
-        let answer = unsafe { what.copy(address) };
+        let answer = unsafe { what.perform(address) };
         failpoint::hit(Point::AfterPages);
         drop(serving);
         if let Err(error) = later.send_owned(answer) {

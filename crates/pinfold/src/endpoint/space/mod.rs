@@ -5,8 +5,10 @@
 //! - `owner`: [`Exposed`], the exposed memory, and the right to end the exposure. `agent`: it
 //!   answers peers that need the owner: it translates addresses, and copies where nothing else can.
 //!   `crew`: its threads.
-//! - `remote`: [`RemoteSpace`], the memory as a peer uses it. `lookaside`: the addresses that it
-//!   knows. `served`: reads and writes by the agent. `flag`: the word that says whether it stands.
+//! - `remote`: [`RemoteSpace`], the memory as a peer uses it. `ways`: the ways to it, and which one
+//!   is taken. `owned`: operations with a buffer of their own, and atomic ones. `lookaside`: the
+//!   addresses that it knows. `served`: operations by the agent. `flag`: the word that says whether
+//!   it stands.
 //!
 //! # Which way
 //!
@@ -33,9 +35,11 @@ mod agent;
 mod crew;
 mod flag;
 mod lookaside;
+mod owned;
 mod owner;
 mod remote;
 mod served;
+mod ways;
 
 pub(crate) use self::flag::Flag;
 pub use self::{owner::Exposed, remote::RemoteSpace};

@@ -137,6 +137,18 @@ impl Receipt {
         self.sent = other.sent.or(self.sent);
     }
 
+    /// Adds the receipt of a further part. The path, and why not others, are those of the slowest.
+    pub(crate) fn add(&mut self, part: &Receipt) {
+        self.bytes += part.bytes;
+        self.copied_user += part.copied_user;
+        self.copied_kernel += part.copied_kernel;
+        self.note_sent_as(part);
+        self.note_copies(part.by);
+        if (part.path as usize) < self.path as usize {
+            (self.path, self.why) = (part.path, part.why);
+        }
+    }
+
     /// Notes that the message was sent encrypted.
     pub(crate) const fn note_encrypted(&mut self) {
         self.sent = Some(Sent::Encrypted);

@@ -1,5 +1,7 @@
 //! Active messages that this endpoint sends: calls, requests, answers.
 
+use std::any::Any;
+
 use super::receive::Act;
 use crate::{
     Error, Path, PeerId, Receipt, Result,
@@ -163,6 +165,27 @@ impl Engine {
         let stage = RecvStage::Asked { peer, id };
         let op = Op::new(OpKind::Recv(RecvOp { stage, ..RecvOp::new(None) }));
         Ok(self.core.ops.insert(Op { origin, ..op }))
+    }
+
+    /// Sends a request whose [answer](Engine::expect_answer) has its place, and whose payload is
+    /// kept until it has gone.
+    pub(crate) fn post_request(
+        &mut self,
+        peer: PeerId,
+        label: Label,
+        answer: OpKey,
+        origin: Option<PeerId>,
+        (memory, buffer): (Scatter, Box<dyn Any + Send>),
+    ) -> Result<OpKey> {
+        let bytes = MESSAGE_COST + memory.len();
+        match self.post_active(peer, label, memory) {
+            Ok(key) => self.act_on(key, Act::Asked { answer, origin, bytes, buffer }),
+            Err(error) => {
+                self.expect_none(answer);
+                return Err(error);
+            }
+        }
+        Ok(answer)
     }
 
     /// Undoes [`Engine::expect_answer`].
