@@ -9,7 +9,7 @@ use std::{
 };
 
 use pinfold::{
-    Arena, Endpoint, Error, PeerId, RegionKey, Rights, SharedArena, Source, TagMatch, status,
+    Arena, Endpoint, Error, Path, PeerId, RegionKey, Rights, SharedArena, Source, TagMatch, status,
 };
 use pinfold_sys::cpu::clock;
 use pinfold_tests::stamp;
@@ -216,6 +216,11 @@ fn spaces(endpoint: &Endpoint, peer: PeerId, first: bool) -> Done {
             space.read(from, &mut back)?;
             assert!(back == bytes, "exposed memory came wrong");
             space.write(from + bytes.len() as u64, &bytes)?;
+            // Without one of the calls for it, the owner refuses, and says so.
+            match space.fetch_add(from.next_multiple_of(8), 0u64) {
+                Ok(_) | Err(Error::PathRefused { path: Path::Mapped, .. }) => {}
+                Err(error) => return Err(error),
+            }
             endpoint.send(peer, 2, b"over").map(drop)
         },
     )

@@ -25,6 +25,10 @@ const OPEN: u64 = 1;
 const TRANSLATE: u64 = 2;
 const READ: u64 = 3;
 const WRITE: u64 = 4;
+/// Adds to a word of 4 bytes, or of 8; and puts another in the place of one of 4.
+const ADD: u64 = 32;
+const ADD_LONG: u64 = 33;
+const REPLACE: u64 = 60;
 const PLAIN: u64 = 3;
 const DONE: u64 = 4;
 const UNKNOWN: u64 = 5;
@@ -32,6 +36,8 @@ const READ_ONLY: u64 = 6;
 const OUTSIDE: u64 = 7;
 const NOT_MAPPED: u64 = 8;
 const SENSELESS: u64 = 10;
+const MISALIGNED: u64 = 11;
+const WAS: u64 = 64;
 
 const LEN: usize = 4096;
 
@@ -42,7 +48,8 @@ fn those_who_ask_for_what_is_not_exposed_get_nothing() {
 }
 
 pub fn exposer(_: &Args) {
-    let memory = vec![7u8; 3 * LEN].leak();
+    // Words lie at multiples of their size.
+    let memory = vec![0x0707_0707_0707_0707u64; 3 * LEN / 8].leak();
     let start = memory.as_mut_ptr().expose_provenance() + LEN;
     let (endpoint, peer) = role::listen(Endpoint::builder(), "victim");
     let mut words = vec![start as u64];
@@ -62,7 +69,7 @@ pub fn exposer(_: &Args) {
     endpoint.send(peer, 1, &bytes).unwrap();
     assert!(endpoint.recv(peer, 2).unwrap_err().is_peer_gone());
     exposed.into_iter().for_each(|it| it.revoke().unwrap());
-    assert!(memory.iter().all(|byte| *byte == 7));
+    assert!(memory.iter().all(|word| *word == 0x0707_0707_0707_0707));
 }
 
 pub fn exploiter(_: &Args) {
@@ -76,7 +83,7 @@ pub fn exploiter(_: &Args) {
     let segment = segments()[0];
     let end = start + LEN as u64;
     let wrong = [write[0], write[1] ^ 1, write[2]];
-    let cases: [(u64, &[u64], u64, u64, u64); 25] = [
+    let cases: [(u64, &[u64], u64, u64, u64); 37] = [
         (OPEN, &wrong, 0, 0, UNKNOWN),
         (OPEN, revoked, 0, 0, UNKNOWN),
         (OPEN, &[99, 1, 2], 0, 0, UNKNOWN),
@@ -102,6 +109,18 @@ pub fn exploiter(_: &Args) {
         (TRANSLATE, &wrong, start, 0, UNKNOWN),
         (TRANSLATE, write, start, 2, SENSELESS),
         (77, write, start, 0, SENSELESS),
+        (ADD, write, start, 0, WAS),
+        (ADD_LONG, write, end - 8, 0, WAS),
+        (ADD, read, start, 0, READ_ONLY),
+        (ADD, &wrong, start, 0, UNKNOWN),
+        (ADD, revoked, start, 0, UNKNOWN),
+        (ADD_LONG, write, end, 0, OUTSIDE),
+        (ADD_LONG, write, start - 8, 0, OUTSIDE),
+        (ADD, write, start + 2, 0, MISALIGNED),
+        (ADD_LONG, write, start + 4, 0, MISALIGNED),
+        (ADD, write, start, 1 << 32, SENSELESS),
+        (REPLACE, write, start, 0, SENSELESS),
+        (64, write, start, 0, SENSELESS),
     ];
     for (token, (verb, key, address, more, answer)) in (100..).zip(cases) {
         let question = [token | SERVE << 32, verb, key[0], key[1], key[2], address, more];

@@ -3,7 +3,8 @@
 // Invariant: exposed memory is not touched until the exposure has ended.
 
 use pinfold::{
-    AtomicWord, Builder, Endpoint, Path, PathSet, PeerId, RegionKey, RemoteRegion, Rights,
+    AtomicChange, AtomicWord, Builder, CompletionQueue, Endpoint, Path, PathSet, PeerId, RegionKey,
+    RemoteRegion, Rights,
     copy::engine::{CopyEngine, EngineConfig},
 };
 use pinfold_tests::stamp;
@@ -137,6 +138,22 @@ fn spaces() {
                     space.read(from + LEN as u64 / 2, &mut bytes[..len]).unwrap();
                     space.write(from + (LEN - len) as u64, &vec![9; len]).unwrap();
                 }
+                let (head, tail) = bytes.split_at_mut(100_000);
+                space.write_vectored(&[(from + LEN as u64 / 2, head), (from, tail)]).unwrap();
+                space.read_vectored(&mut [(from, tail), (from + LEN as u64 / 2, head)]).unwrap();
+                space.fence();
+                space.flush().unwrap();
+                let queue = CompletionQueue::new().unwrap();
+                queue.add(1, space.write_owned(from, bytes.clone()));
+                queue.add(2, space.read_owned(from + LEN as u64 / 2, bytes));
+                queue.add(3, space.atomic(from.next_multiple_of(8), AtomicChange::Max(9u64)));
+                let mut ended = Vec::new();
+                while queue.outstanding() > 0 {
+                    queue.wait(&mut ended, 8, None).unwrap();
+                }
+                // Valgrind lets no process change words of another.
+                let changed = space.fetch_add(from.next_multiple_of(4), 1u32);
+                assert!(changed.is_ok() || ended.iter().any(|it| it.result.is_err()));
                 two.send(peer, 2, b"over").unwrap();
             },
         );

@@ -78,9 +78,12 @@ pub fn hammer(args: &Args) {
                         let mut bytes = vec![me; LEN / 4];
                         for round in 0u64.. {
                             let at = start + (round * 64) % (LEN as u64 / 2);
-                            let done = match round % 2 {
-                                0 => space.write(at, &bytes),
-                                _ => space.read(at, &mut bytes),
+                            let done = match round % 5 {
+                                0 => space.write(at, &bytes).map(drop),
+                                1 => space.read(at, &mut bytes).map(drop),
+                                2 => space.write_owned(at, bytes.clone()).wait().0.map(drop),
+                                3 => space.fetch_xor(at, round).map(drop),
+                                _ => space.write_vectored(&[(at, &bytes), (start, &bytes)]).map(drop),
                             };
                             if let Err(error) = done {
                                 assert!(matches!(error, Error::Revoked), "{error}");
@@ -98,6 +101,7 @@ pub fn hammer(args: &Args) {
         });
         assert!(matches!(space.write(start, b"late"), Err(Error::Revoked)));
         assert!(matches!(space.read(start, &mut [0]), Err(Error::Revoked)));
+        assert!(matches!(space.swap(start, 1u64), Err(Error::Revoked)));
         tell(&endpoint, peer, &[]);
     }
     told(&endpoint, peer);

@@ -3,24 +3,28 @@
 use pinfold::{Endpoint, Path, PeerId, RegionKey, RemoteSpace};
 use pinfold_tests::{Stage, role::PATIENCE, stage::Casting};
 
+mod atomics;
 mod changed;
 mod churn;
 mod ends;
 mod kinds;
 mod memory;
+mod operations;
 mod waits;
 
 use self::{
+    atomics::{adder, asker, clerk, keeper, summer, unable},
     changed::{seer, shifter},
     churn::{changer, follower, recycler, rereader},
     ends::{closer, comer, hammer, revoker},
     kinds::{owner, user},
+    operations::{borrower, lender},
     waits::{bystander, sleeper, waiter},
 };
 
 pinfold_tests::roles!(
     owner, user, changer, follower, recycler, rereader, revoker, hammer, closer, comer, sleeper,
-    waiter, bystander, shifter, seer
+    waiter, bystander, shifter, seer, keeper, clerk, summer, adder, unable, asker, lender, borrower
 );
 
 /// The ways that a peer's memory is used: arenas mapped and all else by the kernel; all by the

@@ -20,6 +20,8 @@ use std::{
 
 use rustix::io::Errno;
 
+use crate::checker;
+
 /// The stack of a helper: a frame for a signal, some 12 KiB, and little else.
 const STACK: usize = 64 << 10;
 
@@ -28,6 +30,8 @@ struct Job<'a> {
     change: &'a dyn Fn() -> u64,
     was: AtomicU64,
     is_done: AtomicBool,
+    /// The process that waits for the helper.
+    parent: libc::pid_t,
 }
 
 /// Runs `change`, which changes a word of this process's memory and returns its old value. Returns
@@ -37,13 +41,18 @@ struct Job<'a> {
 ///
 /// # Errors
 /// `EAGAIN` at a limit on processes, `ENOMEM`, or the error of a filter on system calls; `ECHILD` if
-/// something else ended the helper.
+/// something else ended the helper; `EOPNOTSUPP` under Valgrind, which shares no memory so.
 ///
 /// # Safety
 /// `change` does nothing but atomic operations on one aligned word at a raw address: no locks, no
 /// memory from the heap, no panic. Any word there may be changed so.
 pub unsafe fn change_own(change: &dyn Fn() -> u64) -> io::Result<Option<u64>> {
-    let job = Job { change, was: AtomicU64::new(0), is_done: AtomicBool::new(false) };
+    if checker::is_there() {
+        return Err(Errno::OPNOTSUPP.into());
+    }
+    // SAFETY: asks for a number.
+    let parent = unsafe { libc::getpid() };
+    let job = Job { change, was: AtomicU64::new(0), is_done: AtomicBool::new(false), parent };
     let mut stack: Vec<MaybeUninit<u128>> = Vec::with_capacity(STACK / size_of::<u128>());
     // It grows downwards.
     let top = stack.as_mut_ptr().wrapping_add(stack.capacity());
@@ -74,13 +83,23 @@ const FAULT: c_int = 3;
 extern "C" fn help(job: *mut c_void) -> c_int {
     // SAFETY: the job that `change_own` has on its stack, and waits for.
     let job = unsafe { &*job.cast::<Job<'_>>() };
-    if !end_at_faults() {
+    if !end_at_faults() || !ends_with(job.parent) {
         return 1;
     }
     let was = (job.change)();
     job.was.store(was, Ordering::Relaxed);
     job.is_done.store(true, Ordering::Release);
     0
+}
+
+/// Has the calling process end with its parent, should that be killed while a page is awaited that
+/// then never comes. Returns whether the parent is still there.
+fn ends_with(parent: libc::pid_t) -> bool {
+    // SAFETY: the calls take and return numbers. Where the first is forbidden, it goes on without.
+    unsafe {
+        libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL, 0, 0, 0);
+        libc::getppid() == parent
+    }
 }
 
 /// Has a fault end the calling process by its status, without a dump of its memory.
