@@ -32,7 +32,7 @@ FOREIGN = set("""
     process_vm_readv process_vm_writev membarrier io_uring_enter userfaultfd mlock munmap mremap shmat
     bbr reno nstat cldemote libfabric UCX
     EAGAIN EBADMSG EFAULT EINVAL ENOBUFS ENOENT ESRCH EPOLLET F_SEAL_FUTURE_WRITE TCP_USER_TIMEOUT
-    TCP_ZEROCOPY_RECEIVE SIGBUS SIGKILL
+    TCP_ZEROCOPY_RECEIVE SIGBUS SIGKILL FUTEX_WAKE_OP
 """.split())
 
 NAME = r"[A-Za-z_]\w*"

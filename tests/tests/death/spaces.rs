@@ -99,7 +99,9 @@ fn work(space: &RemoteSpace, at: u64, stamp: u64) -> Result<()> {
     // Memory that no thread has touched yet; the owner makes its pages, or the kernel does.
     space.read(at, &mut found)?;
     for time in 1..=TIMES {
-        space.write(at, &stamp::bytes(LEN, stamp + time))?;
+        let request = space.write_owned(at, stamp::bytes(LEN, stamp + time));
+        space.fetch_add(at, 0u64)?;
+        request.wait().0?;
         space.read(at, &mut found)?;
         stamp::check(&found, stamp + time);
     }

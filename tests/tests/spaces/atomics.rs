@@ -194,8 +194,7 @@ fn sums_of_all_ways_add_up() {
 }
 
 pub fn summer(_: &Args) {
-    let (endpoint, first) =
-        role::listen(Endpoint::builder().progress(Progress::Dedicated), "sums");
+    let (endpoint, first) = role::listen(Endpoint::builder().progress(Progress::Dedicated), "sums");
     let mut peers = vec![first];
     while peers.len() < WAYS.len() {
         peers.push(endpoint.accept_timeout(role::PATIENCE).unwrap());

@@ -83,7 +83,9 @@ pub fn hammer(args: &Args) {
                                 1 => space.read(at, &mut bytes).map(drop),
                                 2 => space.write_owned(at, bytes.clone()).wait().0.map(drop),
                                 3 => space.fetch_xor(at, round).map(drop),
-                                _ => space.write_vectored(&[(at, &bytes), (start, &bytes)]).map(drop),
+                                _ => {
+                                    space.write_vectored(&[(at, &bytes), (start, &bytes)]).map(drop)
+                                }
                             };
                             if let Err(error) = done {
                                 assert!(matches!(error, Error::Revoked), "{error}");

@@ -24,7 +24,8 @@ use self::{
 
 pinfold_tests::roles!(
     owner, user, changer, follower, recycler, rereader, revoker, hammer, closer, comer, sleeper,
-    waiter, bystander, shifter, seer, keeper, clerk, summer, adder, unable, asker, lender, borrower
+    waiter, bystander, shifter, seer, keeper, clerk, summer, adder, unable, asker, lender,
+    borrower
 );
 
 /// The ways that a peer's memory is used: arenas mapped and all else by the kernel; all by the

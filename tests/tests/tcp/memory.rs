@@ -1,9 +1,7 @@
 #![allow(unsafe_code)]
 //! Memory that peers on other hosts are to reach.
 
-use pinfold::{
-    Arena, AtomicChange, CompletionQueue, Error, Path, Progress, Refusal, Rights,
-};
+use pinfold::{Arena, AtomicChange, CompletionQueue, Error, Path, Progress, Refusal, Rights};
 use pinfold_tests::stamp;
 
 use super::{builder, pair};

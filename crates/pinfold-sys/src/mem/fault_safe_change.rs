@@ -40,8 +40,8 @@ struct Job<'a> {
 /// Costs some 50 µs, of which this thread waits; pages that have to be read in first come on top.
 ///
 /// # Errors
-/// `EAGAIN` at a limit on processes, `ENOMEM`, or the error of a filter on system calls; `ECHILD` if
-/// something else ended the helper; `EOPNOTSUPP` under Valgrind, which shares no memory so.
+/// `EAGAIN` at a limit on processes, `ENOMEM`, or the error of a filter on system calls; `ECHILD`
+/// if something else ended the helper; `EOPNOTSUPP` under Valgrind, which shares no memory so.
 ///
 /// # Safety
 /// `change` does nothing but atomic operations on one aligned word at a raw address: no locks, no
@@ -216,7 +216,8 @@ mod tests {
     fn a_file_that_has_become_shorter_is_missing() {
         let file = crate::mem::memfd::create_sealed("pinfold-change", page_size()).unwrap();
         let len = page_size();
-        let (both, fd) = (libc::PROT_READ | libc::PROT_WRITE, std::os::fd::AsRawFd::as_raw_fd(&file));
+        let (both, fd) =
+            (libc::PROT_READ | libc::PROT_WRITE, std::os::fd::AsRawFd::as_raw_fd(&file));
         // SAFETY: a new mapping, of more pages than the file has.
         let at = unsafe { libc::mmap(ptr::null_mut(), 2 * len, both, libc::MAP_SHARED, fd, 0) };
         assert_ne!(at, libc::MAP_FAILED);

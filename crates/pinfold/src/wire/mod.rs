@@ -4,6 +4,7 @@
 //! checked here before any other code sees it.
 
 pub(crate) mod active;
+pub(crate) mod change;
 pub(crate) mod descriptor;
 #[cfg(not(loom))]
 pub(crate) mod hello;

@@ -16,6 +16,7 @@
 //!         8..=56  0 to 48 bytes that were read
 //! ```
 
+pub(crate) use super::change::{Change, Word};
 use super::{
     descriptor::{Body, Header, Kind},
     space::Claim,
@@ -30,8 +31,6 @@ const READ: usize = 0;
 const WRITE: usize = 1;
 const BRIEF: usize = 2;
 const CHANGE: usize = 32;
-/// The change that has two operands.
-const REPLACE: u8 = 7;
 
 const DONE: usize = 0;
 const WAS: usize = 1;
@@ -62,64 +61,6 @@ pub(crate) enum What {
         words: [u64; BRIEF_MAX / 8],
     },
     Change(Change),
-}
-
-/// An atomic operation on a word.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Change {
-    /// Below 8; 7 has two operands.
-    pub does: u8,
-    pub word: Word,
-    pub with: u64,
-    pub other: u64,
-}
-
-/// Kinds of words.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Word {
-    U32 = 0,
-    U64 = 1,
-    I32 = 2,
-    I64 = 3,
-}
-
-impl Word {
-    pub(crate) const ALL: [Word; 4] = [Word::U32, Word::U64, Word::I32, Word::I64];
-
-    /// Its size, bytes.
-    pub(crate) const fn size(self) -> u64 {
-        match self {
-            Word::U32 | Word::I32 => 4,
-            Word::U64 | Word::I64 => 8,
-        }
-    }
-
-    const fn has(self, value: u64) -> bool {
-        self.size() == 8 || value <= u32::MAX as u64
-    }
-}
-
-impl Change {
-    /// Codes of changes, and of the kinds of their words, are below this.
-    pub(crate) const CODES: usize = 32;
-
-    /// The number of the change and of the kind of its word.
-    pub(crate) const fn code(&self) -> usize {
-        self.does as usize * 4 + self.word as usize
-    }
-
-    /// Returns whether it has a second operand.
-    pub(crate) const fn has_other(code: usize) -> bool {
-        code / 4 == REPLACE as usize
-    }
-
-    /// The change of this code, with its operands. `None`: no honest peer asks that.
-    pub(crate) fn of_code(code: usize, with: u64, other: u64) -> Option<Change> {
-        let word = Word::ALL[code % 4];
-        let other = if Change::has_other(code) { other } else { 0 };
-        let fits = code < Change::CODES && word.has(with) && word.has(other);
-        fits.then_some(Change { does: (code / 4) as u8, word, with, other })
-    }
 }
 
 impl Use {
@@ -283,7 +224,7 @@ mod tests {
     #[test]
     fn what_cannot_be_is_refused() {
         let replace = |with, other| {
-            let code = CHANGE as u8 + 4 * REPLACE + Word::U32 as u8;
+            let code = CHANGE as u8 + 4 * 7 + Word::U32 as u8;
             Use::read(Header::new(Kind::Use, code, 1), &[0, 0, 0, 0, with, other, 0]).is_some()
         };
         assert!(replace(1, 2) && replace(u32::MAX.into(), u32::MAX.into()));
@@ -308,7 +249,7 @@ mod tests {
             let claim = Claim { id, secret: [one, two] };
             let word = Word::ALL[word];
             let fit = |value: u64| if word.size() == 4 { value >> 32 } else { value };
-            let other = if does == REPLACE { fit(b) } else { 0 };
+            let other = if does == 7 { fit(b) } else { 0 };
             let words = [if len > 0 { a } else { 0 }, if len > 8 { b } else { 0 }];
             for what in [
                 What::Read { len: a },

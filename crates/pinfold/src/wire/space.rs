@@ -1,7 +1,7 @@
 //! The questions of a peer to the agent of a process, and the answers: the payloads of requests and
 //! answers, words in the order of this machine. Bytes of memory follow the words.
 
-use super::{rendezvous::Exported, served_rma::Change};
+use super::{change::Change, rendezvous::Exported};
 
 /// The exposed memory, and the right to ask for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -249,7 +249,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::wire::served_rma::Word;
+    use crate::wire::change::Word;
 
     #[test]
     fn changes_that_cannot_be_are_refused() {

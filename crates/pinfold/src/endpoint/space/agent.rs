@@ -20,7 +20,7 @@ use crate::{
     endpoint::{handlers::Handler, region::atomics},
     failpoint::{self, Point},
     wire::{
-        served_rma::Change,
+        change::Change,
         space::{ANSWER_HEAD, Answered, Ask, Claim, Refused, bytes_of},
     },
 };

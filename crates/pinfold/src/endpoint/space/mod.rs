@@ -1,5 +1,5 @@
-//! Memory by address: a peer reads and writes memory that a process has exposed of its own,
-//! wherever that lies: heap, stacks, globals, mapped files (the remote memory write of PM 1.2,
+//! Memory by address: a peer reads, writes and changes memory that a process has exposed of its
+//! own, wherever that lies: heap, stacks, globals, mapped files (the remote memory write of PM 1.2,
 //! Tezuka and others, *Pin-down Cache*, section 2).
 //!
 //! - `owner`: [`Exposed`], the exposed memory, and the right to end the exposure. `agent`: it
@@ -20,6 +20,8 @@
 //! 3. *Served*: where the kernel denies that, the agent copies, and the bytes go through the ring.
 //!    For pages that are not in memory, the agent has a thread of its own page them in; others are
 //!    served meanwhile.
+//!
+//! Words are changed by way 1, and otherwise by the agent ([`owned`]).
 //!
 //! The first access to a page goes by 2 or 3, whatever it is; nothing waits for a translation.
 //!

@@ -4,10 +4,7 @@
 //! **Invariant.** As for all [requests](crate::endpoint::request): the bytes of a buffer are the
 //! operation's until it has ended.
 
-use super::{
-    remote::{Inner, RemoteSpace},
-    served::Does,
-};
+use super::{remote::RemoteSpace, served::Does, ways::Inner};
 use crate::{
     AtomicChange, AtomicRequest, AtomicWord, CopyRequest, Error, OwnedBuf, OwnedBufMut, Result,
     endpoint::region::atomics::{self, atomic_methods},
@@ -114,9 +111,7 @@ impl RemoteSpace {
         match inner.change_here(address, change) {
             Err(error) => AtomicRequest::ended(shared, Err(error)),
             Ok(Some(was)) => AtomicRequest::ended(shared, Ok(was)),
-            Ok(None) => {
-                AtomicRequest::posted(shared, inner.begin(inner.changes(address, change)))
-            }
+            Ok(None) => AtomicRequest::posted(shared, inner.begin(inner.changes(address, change))),
         }
     }
 
@@ -136,11 +131,12 @@ impl RemoteSpace {
         "Words of an arena that are mapped here are changed by this processor, in some 50 ns. All \
          others the peer's agent changes, while the peer makes progress: a message there, the \
          start of a process that shares the peer's memory and may come to harm instead of it, and \
-         a message back; some 100 µs. (The kernel changes no words, also where [`RemoteSpace::path`] \
-         is [`Path::Cma`](crate::Path::Cma).) Either is the processor's atomic instruction on the \
-         same memory, so operations of all peers, and the peer's own, are of one order.",
-        "As [`RemoteSpace::write`], and [`Error::Misaligned`]; \
-         [`Error::PathRefused`] if the word is not mapped here, and the peer cannot start a process."
+         a message back; some 100 µs. (The kernel changes no words, also where \
+         [`RemoteSpace::path`] is [`Path::Cma`](crate::Path::Cma).) Either is the processor's \
+         atomic instruction on the same memory, so operations of all peers, and the peer's own, \
+         are of one order.",
+        "As [`RemoteSpace::write`], and [`Error::Misaligned`]; [`Error::PathRefused`] if the word \
+         is not mapped here, and the peer cannot start a process."
     );
 }
 

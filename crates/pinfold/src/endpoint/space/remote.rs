@@ -15,14 +15,13 @@ use super::{
     Flag,
     lookaside::Lookaside,
     served::{self, Served},
-    ways::Knowledge,
+    ways::{Inner, Knowledge},
 };
 use crate::{
     Endpoint, Error, Path, PeerId, Receipt, Refusal, RegionKey, Result, Rights,
     endpoint::region::cma::CmaRegion,
     failpoint::{self, Point},
-    protocol::rma::{cma::CmaAccess, regions::Reached},
-    status::Tallies,
+    protocol::rma::regions::Reached,
     wire::{
         region::Spot,
         space::{Answered, Ask, Claim, Exposure, Refused},
@@ -36,30 +35,13 @@ use crate::{
 /// Reads and writes go the cheapest way that there is to an address; receipts say which
 /// ([module](crate) documentation of paths): [`Path::Mapped`] for memory in an arena of the peer's,
 /// some 50 ns; [`Path::Cma`] for all else, 1 to 2 µs; [`Path::Eager`] where the kernel denies that:
-/// then the peer's endpoint has to make progress.
+/// then the peer's endpoint has to make progress. Words that are not mapped the peer's endpoint
+/// changes in any case ([`RemoteSpace::fetch_add`]).
 ///
 /// An operation that succeeds came before the exposure ended, and used the memory that was at the
 /// address then, however often the peer has mapped something else there before.
 #[derive(Clone)]
 pub struct RemoteSpace(pub(super) Arc<Inner>);
-
-pub(super) struct Inner {
-    pub exposure: Exposure,
-    pub cma_access: Arc<CmaAccess>,
-    /// The way to memory that is not mapped, unless the kernel was [denied](Inner::denied).
-    pub kernel: Option<CmaRegion>,
-    /// The reason why the agent copies instead, once there is one.
-    pub denied: OnceLock<Refusal>,
-    pub agent: Served,
-    /// The reason why nothing is mapped.
-    pub why_not_mapped: Option<Refusal>,
-    /// True if the owner is this process.
-    pub own: bool,
-    /// This side's knowledge of the addresses. One lock for all of it: each operation takes it
-    /// once.
-    pub known: Mutex<Knowledge>,
-    pub tallies: Tallies,
-}
 
 impl Endpoint {
     /// Opens the memory that a peer exposes by this key. Asks its owner, which answers while it

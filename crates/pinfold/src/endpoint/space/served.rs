@@ -28,7 +28,7 @@ use crate::{
     memory::scatter::{Part, Scatter},
     wire::{
         active::{Label, Verb},
-        served_rma::Change,
+        change::Change,
         space::{ANSWER_HEAD, Answered, Ask, Claim, Refused},
     },
     worker::{
@@ -320,9 +320,7 @@ fn refused(why: Refused, address: u64, len: u64) -> Error {
         Refused::Unknown => Error::Revoked,
         Refused::ReadOnly => Error::ReadOnly,
         Refused::Misaligned => Error::Misaligned { offset: address, size: len },
-        Refused::NoMeans => {
-            Error::PathRefused { path: Path::Mapped, why: Refusal::NotShareable }
-        }
+        Refused::NoMeans => Error::PathRefused { path: Path::Mapped, why: Refusal::NotShareable },
         // This side knows the exposed range: an owner that says so of an address inside has no
         // memory there.
         Refused::Outside | Refused::NotMapped | Refused::Full | Refused::Senseless => {

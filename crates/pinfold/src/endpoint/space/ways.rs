@@ -4,14 +4,17 @@
 //! **Invariant.** Memory of a caller that goes to the agent's copies is borrowed by the call, which
 //! ends only after they have.
 
-use std::{ops::Range, sync::Arc};
+use std::{
+    ops::Range,
+    sync::{Arc, OnceLock},
+};
 
+use parking_lot::Mutex;
 use smallvec::SmallVec;
 
 use super::{
     lookaside::{Known, Lookaside, Piece},
-    remote::Inner,
-    served::{self, Does, Span},
+    served::{self, Does, Served, Span},
 };
 use crate::{
     Error, Path, Receipt, Refusal, Result,
@@ -25,10 +28,30 @@ use crate::{
     error::inside,
     failpoint::{self, Point},
     memory::scatter::Part,
-    protocol::rma::cma::{Way, is_denial},
+    protocol::rma::cma::{CmaAccess, Way, is_denial},
+    status::Tallies,
     wire::space::{Answered, Ask, Exposure},
     worker::op::Done,
 };
+
+/// A peer's exposed memory, as this side uses it.
+pub(super) struct Inner {
+    pub exposure: Exposure,
+    pub cma_access: Arc<CmaAccess>,
+    /// The way to memory that is not mapped, unless the kernel was [denied](Inner::denied).
+    pub kernel: Option<CmaRegion>,
+    /// The reason why the agent copies instead, once there is one.
+    pub denied: OnceLock<Refusal>,
+    pub agent: Served,
+    /// The reason why nothing is mapped.
+    pub why_not_mapped: Option<Refusal>,
+    /// True if the owner is this process.
+    pub own: bool,
+    /// This side's knowledge of the addresses. One lock for all of it: each operation takes it
+    /// once.
+    pub known: Mutex<Knowledge>,
+    pub tallies: Tallies,
+}
 
 /// The known addresses of a peer's memory.
 pub(super) struct Knowledge {
