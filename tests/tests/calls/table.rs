@@ -76,7 +76,8 @@ pub static DENIALS: LazyLock<Vec<Denial>> = LazyLock::new(|| {
     all.extend(whole!(Optional:
         SYS_clock_gettime SYS_clock_nanosleep SYS_clone SYS_epoll_pwait SYS_epoll_wait SYS_fallocate
         SYS_fchmodat SYS_fstatfs SYS_getdents64 SYS_getgroups SYS_getpeername
-        SYS_getppid SYS_getrandom SYS_io_uring_enter SYS_io_uring_register SYS_io_uring_setup SYS_ioctl SYS_lseek SYS_madvise
+        SYS_getppid SYS_getrandom
+        SYS_io_uring_enter SYS_io_uring_register SYS_io_uring_setup SYS_ioctl SYS_lseek SYS_madvise
         SYS_membarrier SYS_mincore SYS_mkdirat SYS_mlock SYS_munlock SYS_open SYS_pidfd_open SYS_pidfd_send_signal SYS_pipe2
         SYS_poll SYS_ppoll SYS_prctl SYS_pread64 SYS_prlimit64 SYS_process_vm_readv
         SYS_process_vm_writev SYS_readlink SYS_recvfrom SYS_sched_getaffinity SYS_sched_yield

@@ -33,7 +33,7 @@ impl Word {
         }
     }
 
-    const fn has(self, value: u64) -> bool {
+    pub(super) const fn has(self, value: u64) -> bool {
         self.size() == 8 || value <= u32::MAX as u64
     }
 }

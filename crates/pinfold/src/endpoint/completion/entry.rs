@@ -26,7 +26,7 @@ pub enum Completed {
     Received(Received),
     /// A message came, or the answer of a handler.
     Message(Message),
-    /// Bytes of a region were written, or read into the buffer.
+    /// Bytes of a region, or of other memory of a peer's, were written, or read into the buffer.
     Copied(Receipt),
     /// An atomic operation was done: the old value of the word, whose upper bits are 0 if it is
     /// shorter.

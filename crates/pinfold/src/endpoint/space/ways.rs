@@ -67,9 +67,10 @@ impl Inner {
         if writes && !writable {
             return Err(Error::ReadOnly);
         }
-        let outside = Error::OutOfBounds { offset: address, len, size };
-        let offset = address.checked_sub(start).ok_or(outside)?;
-        inside(offset, len, size).map_err(|_| Error::OutOfBounds { offset: address, len, size })
+        match address.checked_sub(start) {
+            Some(offset) if inside(offset, len, size).is_ok() => Ok(()),
+            _ => Err(Error::OutOfBounds { offset: address, len, size }),
+        }
     }
 
     /// The kernel, where it copies.
