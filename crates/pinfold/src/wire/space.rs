@@ -33,7 +33,6 @@ pub(crate) const ANSWER_HEAD: usize = 8;
 
 /// The first verb of [`Ask::Change`]; the code of the change is added.
 const CHANGE: u64 = 32;
-const CHANGE_LAST: u64 = CHANGE + Change::CODES as u64 - 1;
 
 impl Ask {
     /// The question as a payload, with room for `more` bytes.
@@ -70,8 +69,11 @@ impl Ask {
             (2, 0 | 1) => Ask::Translate { address, writes: more == 1 },
             (3, len) => Ask::Read { address, len },
             (4, _) => Ask::Write { address },
-            (CHANGE..=CHANGE_LAST, with) => {
-                let code = (verb - CHANGE) as usize;
+            (CHANGE.., with) => {
+                let code = Change::CODES.min((verb - CHANGE) as usize);
+                if code == Change::CODES {
+                    return None;
+                }
                 let mut other = 0;
                 if Change::has_other(code) {
                     ([other], bytes) = words_of(bytes)?;
