@@ -70,8 +70,8 @@ impl Ask {
             (3, len) => Ask::Read { address, len },
             (4, _) => Ask::Write { address },
             (CHANGE.., with) => {
-                let code = Change::CODES.min((verb - CHANGE) as usize);
-                if code == Change::CODES {
+                let code = (verb - CHANGE) as usize;
+                if code >= Change::CODES {
                     return None;
                 }
                 let mut other = 0;

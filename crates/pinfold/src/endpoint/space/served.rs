@@ -252,7 +252,9 @@ impl Transfer {
             Ok(Some(was)) => engine.core.finish(self.whole, Ok(Done::Was(was))),
             Ok(None) => self.go_on(shared, engine),
         }
-        engine.kick_if_needed();
+        // The thread that sleeps for all may wait for this operation, or has to look for work that
+        // this left behind.
+        (engine.kick, engine.core.wakes.any) = (true, true);
     }
 
     /// Takes the bytes of an answer, or returns the old value of a word.
