@@ -1,6 +1,9 @@
 //! Received messages.
 
-use std::{fmt, ops::Deref};
+use std::{
+    fmt,
+    ops::{Deref, Range},
+};
 
 use crate::{
     Error, PeerId, Receipt, Result,
@@ -40,6 +43,26 @@ impl From<&Arrived> for Received {
         let Arrived { peer, tag, len, receipt, .. } = *arrived;
         Received { peer, tag, len, receipt }
     }
+}
+
+/// A message in the buffer of a receive of many ([`MultiRecv`](crate::MultiRecv)).
+#[derive(Debug)]
+pub struct MultiReceived {
+    /// The peer that sent it.
+    pub peer: PeerId,
+    /// Its tag.
+    pub tag: u64,
+    /// Its length, bytes.
+    pub len: u64,
+    /// Its place in the buffer: all of it, or as much as there was room for. After an error other
+    /// than [`Error::Truncated`], any of these bytes may have been written or not.
+    pub range: Range<usize>,
+    /// The receipt: how it came. The errors are those of a receive of its own.
+    pub result: Result<Receipt>,
+    /// True if the buffer is used up and this was its last message: nothing writes to it any more.
+    pub is_last: bool,
+    /// The number of the message at its endpoint.
+    pub(crate) arrival: u64,
 }
 
 /// A received message in memory of the library's, contiguous. Dereferences to its bytes.

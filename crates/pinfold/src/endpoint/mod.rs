@@ -20,6 +20,7 @@ pub(crate) mod handle;
 pub(crate) mod handlers;
 pub(crate) mod handoff;
 pub(crate) mod message;
+pub(crate) mod multi_recv;
 pub(crate) mod payload;
 pub(crate) mod region;
 pub(crate) mod reply;
@@ -45,7 +46,8 @@ pub use drain::Outstanding;
 pub use give::NotGiven;
 pub use handle::Endpoint;
 pub use handoff::{DonatedBuf, Handoff, HandoffVectored, ViewRequest};
-pub use message::{Message, Received};
+pub use message::{Message, MultiReceived, Received};
+pub use multi_recv::MultiRecv;
 pub use region::{
     AtomicChange, AtomicRequest, AtomicWord, CopyRequest, Region, RegionKey, RegionRequest,
     RemoteRegion, Rights,

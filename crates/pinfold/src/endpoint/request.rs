@@ -30,7 +30,7 @@ use crate::{
         Engine,
         abandoned::Early,
         matching::{Source, TagMatch},
-        op::{Done, Keeps, OpKey, Taker},
+        op::{Done, Keeps, Op, OpKey, Taker},
         post,
         shared::Shared,
     },
@@ -120,18 +120,30 @@ impl<B: Send + 'static> Request<B> {
             Ok(engine) => engine,
             Err(forked) => return Some((Err(forked), taker)),
         };
-        match engine.core.ops.get_mut(key) {
-            Some(op) if op.done.is_none() => {
-                op.taker = Some(taker);
-                // The thread that sleeps for all has to look for work that this left behind.
-                engine.kick_if_needed();
-                None
-            }
-            _ => {
-                let done = engine.take_done(key).unwrap_or(Err(Error::Closed));
-                drop(engine);
-                Some((done, taker))
-            }
+        let core = &mut engine.core;
+        let left = core.ops.leave_to(key, taker, &mut core.wakes);
+        // The thread that sleeps for all has to look for work that this left behind.
+        engine.kick_if_needed();
+        left
+    }
+
+    /// The operation, while it is in the engine's table.
+    pub(crate) fn key(&self) -> Option<OpKey> {
+        match self.state {
+            State::Posted(key) => Some(key),
+            State::Ended(_) | State::Spent => None,
+        }
+    }
+
+    /// The operation was taken off the table: `done` is its result from here on. Returns the one
+    /// that it had before.
+    pub(crate) fn end_with(&mut self, done: Result<Done>) -> Option<Result<Done>> {
+        if let State::Spent = self.state {
+            return None;
+        }
+        match std::mem::replace(&mut self.state, State::Ended(done)) {
+            State::Ended(done) => Some(done),
+            State::Posted(_) | State::Spent => None,
         }
     }
 
@@ -182,7 +194,17 @@ impl<B: Send + 'static> Request<B> {
     }
 
     pub(crate) fn poll(&mut self, context: &mut Context<'_>) -> Poll<(Result<Done>, B)> {
-        if let Some(taken) = self.try_wait() {
+        self.poll_for(context, Request::try_wait, |op| op.done.is_some())
+    }
+
+    /// Takes something of the request, or has the task woken when the operation is ready for that.
+    pub(crate) fn poll_for<T>(
+        &mut self,
+        context: &mut Context<'_>,
+        mut take: impl FnMut(&mut Self) -> Option<T>,
+        is_ready: fn(&Op) -> bool,
+    ) -> Poll<T> {
+        if let Some(taken) = take(self) {
             return Poll::Ready(taken);
         }
         let State::Posted(key) = self.state else {
@@ -191,11 +213,11 @@ impl<B: Send + 'static> Request<B> {
         };
         // Wakers are user code: cloned before the engine is entered, dropped after it is left.
         let mut waker = Some(context.waker().clone());
-        let ended = self.shared.enter().is_ok_and(|mut engine| {
+        let ready = self.shared.enter().is_ok_and(|mut engine| {
             // The thread that sleeps for all has to look for work that this left behind.
             engine.kick_if_needed();
             match engine.core.ops.get_mut(key) {
-                Some(op) if op.done.is_none() => {
+                Some(op) if !is_ready(op) => {
                     std::mem::swap(&mut op.waker, &mut waker);
                     false
                 }
@@ -203,8 +225,8 @@ impl<B: Send + 'static> Request<B> {
             }
         });
         drop(waker);
-        if ended {
-            return self.try_wait().map_or(Poll::Pending, Poll::Ready);
+        if ready {
+            return take(self).map_or(Poll::Pending, Poll::Ready);
         }
         if self.shared.start_driver().is_err() {
             // No thread would complete it: progress is made whenever it is polled, which is at

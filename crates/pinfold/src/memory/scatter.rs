@@ -84,6 +84,13 @@ impl Scatter {
         Scatter { parts, len }
     }
 
+    /// Bytes `at..at + len`, as far as they are there.
+    pub(crate) fn slice(&self, at: u64, len: u64) -> Scatter {
+        let parts: SmallVec<[Segment; 1]> = self.parts_of(at, len).collect();
+        let len = parts.iter().map(|part| part.len as u64).sum();
+        Scatter { parts, len }
+    }
+
     /// Bytes in all parts.
     #[inline]
     pub(crate) fn len(&self) -> u64 {

@@ -71,6 +71,9 @@ impl Engine {
     /// Ends an operation whose result is no longer wanted, as far as possible: a send is taken
     /// back, a receive withdrawn, or its message left to the next one.
     pub(crate) fn relinquish(&mut self, key: OpKey) {
+        if let Some(Op { kind: OpKind::Multi(_), .. }) = self.core.ops.get_mut(key) {
+            return self.relinquish_multi(key);
+        }
         if self.cancel(key) {
             return;
         }
@@ -133,14 +136,14 @@ impl Engine {
     }
 
     /// Stores a message that a receive has.
-    fn store_arrived(&mut self, recv: RecvOp, arrived: Arrived) {
+    pub(super) fn store_arrived(&mut self, recv: RecvOp, arrived: Arrived) {
         let (peer, tag) = (arrived.peer, arrived.tag);
         let unexpected = match arrived.loan {
             None => self.core.again(&recv, arrived),
             Some(lending) => self.store_lent(peer, arrived.len, recv.lent, lending),
         };
-        if let Some(key) = self.core.matcher.arrive_again(peer, tag) {
-            self.core.set_arrival(key, recv.arrival);
+        let whole = (peer, tag, unexpected.message_len().unwrap_or(0));
+        if let Some(key) = self.core.match_again(whole, recv.arrival) {
             return self.give(peer, tag, unexpected, key);
         }
         let sid = match &unexpected {
@@ -193,9 +196,8 @@ impl Engine {
         if !recv.as_message && recv.memory.len() < len {
             return;
         }
-        let next = match self.core.matcher.arrive_again(peer, tag) {
+        let next = match self.core.match_again((peer, tag, len), arrival) {
             Some(key) => {
-                self.core.set_arrival(key, arrival);
                 self.core.follow(key, of);
                 return;
             }
@@ -240,6 +242,12 @@ impl Core {
         if let Some(recv) = self.ops.recv_mut(key) {
             recv.arrival = arrival;
         }
+    }
+
+    /// The receive that takes message number `arrival`, which lost its own, if one is posted.
+    fn match_again(&mut self, (peer, tag, len): (PeerId, u64, u64), arrival: u64) -> Option<OpKey> {
+        let key = self.matcher.arrive_again(peer, tag)?;
+        Some(self.taken_by(key, (peer, tag, len), arrival))
     }
 
     /// A receive is handed a message that stays where it is.

@@ -33,32 +33,58 @@ impl Shared {
         key: OpKey,
         deadline: Option<Instant>,
     ) -> Option<Result<Done>> {
+        let done = self.wait_taken(deadline, |engine| engine.take_done(key));
+        done.unwrap_or_else(|forked| Some(Err(forked)))
+    }
+
+    /// Waits until `take` has something, and the answers to its peer are under way. `None`: the
+    /// deadline passed first.
+    ///
+    /// # Errors
+    /// [`Error::Forked`](crate::Error::Forked).
+    #[inline]
+    pub(crate) fn wait_taken<T>(
+        self: &Arc<Shared>,
+        deadline: Option<Instant>,
+        mut take: impl FnMut(&mut Engine) -> Option<T>,
+    ) -> Result<Option<T>> {
         let mut blocked = false;
-        let done = self.wait_for(deadline, |engine| {
-            let done = engine.take_done(key);
+        let taken = self.wait_for(deadline, |engine| {
+            let taken = take(engine);
             blocked = !engine.core.blocked.is_empty();
-            done
+            taken
         });
         if blocked {
             self.deliver();
         }
-        done.unwrap_or_else(|forked| Some(Err(forked)))
+        taken
     }
 
     /// The result of an operation if it has ended, after a turn of progress.
     pub(crate) fn try_done(self: &Arc<Shared>, key: OpKey) -> Option<Result<Done>> {
-        let mut engine = match self.enter() {
-            Ok(engine) => engine,
-            Err(forked) => return Some(Err(forked)),
-        };
-        engine.progress();
-        let done = engine.take_done(key);
+        let done = self.try_taken(|engine| {
+            engine.progress();
+            engine.take_done(key)
+        });
+        done.unwrap_or_else(|forked| Some(Err(forked)))
+    }
+
+    /// Takes something, without waiting; then answers to peers are under way.
+    ///
+    /// # Errors
+    /// [`Error::Forked`](crate::Error::Forked).
+    pub(crate) fn try_taken<T>(
+        self: &Arc<Shared>,
+        take: impl FnOnce(&mut Engine) -> Option<T>,
+    ) -> Result<Option<T>> {
+        let mut engine = self.enter()?;
+        let taken = take(&mut engine);
         let blocked = !engine.core.blocked.is_empty();
         drop(engine);
-        if blocked && done.is_some() {
+        if blocked && taken.is_some() {
             self.deliver();
         }
-        done
+        Ok(taken)
     }
 
     /// Delivers answers that have found no room, if there are some, for a caller that may not call

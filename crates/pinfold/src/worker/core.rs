@@ -48,6 +48,21 @@ pub(crate) enum Unexpected {
     Lost,
 }
 
+impl Unexpected {
+    /// The length of the message, bytes. `None`: it is lost.
+    pub(crate) fn message_len(&self) -> Option<u64> {
+        match self {
+            Unexpected::Whole { bytes, .. } | Unexpected::Again { bytes, .. } => Some(bytes.len()),
+            Unexpected::Arriving { len, .. }
+            | Unexpected::Left { len, .. }
+            | Unexpected::Passing { len, .. }
+            | Unexpected::NoMemory { len } => Some(*len),
+            Unexpected::Waiting { rts, .. } => Some(rts.len),
+            Unexpected::Lost => None,
+        }
+    }
+}
+
 pub(crate) struct Core {
     pub matcher: Matcher<OpKey, Unexpected>,
     pub ops: OpTable,

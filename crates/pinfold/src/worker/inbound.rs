@@ -124,12 +124,11 @@ impl Core {
         Ok(())
     }
 
-    /// The posted receive that takes a message which has come.
+    /// The receive that takes a message of `len` bytes which has come, if one is posted.
     #[inline]
-    fn match_posted(&mut self, peer: PeerId, tag: u64) -> Option<OpKey> {
+    fn match_posted(&mut self, peer: PeerId, tag: u64, len: u64) -> Option<OpKey> {
         let key = self.matcher.arrive(peer, tag)?;
-        self.note_arrival(key);
-        Some(key)
+        Some(self.taken_by(key, (peer, tag, len), self.matcher.matched()))
     }
 
     /// A whole small message has come.
@@ -142,7 +141,7 @@ impl Core {
         path: Path,
     ) -> Result<(), Violation> {
         let cost = MESSAGE_COST + bytes.len() as u64;
-        match self.match_posted(peer.id, tag) {
+        match self.match_posted(peer.id, tag, bytes.len() as u64) {
             Some(key) => {
                 peer.rx.release(cost);
                 let receipt = peer.receipt(path, 0, bytes.len() as u64);
@@ -245,7 +244,7 @@ impl Core {
         check_first(peer, sid, &eager)?;
         let Eager { tag, len, piece } = eager;
         let cost = MESSAGE_COST + len;
-        let (sink, cost) = match self.match_posted(peer.id, tag) {
+        let (sink, cost) = match self.match_posted(peer.id, tag, len) {
             Some(key) => {
                 failpoint::hit(Point::Matched);
                 peer.rx.release(cost);
@@ -393,7 +392,7 @@ impl Core {
             return Err(Violation("it announced a message longer than memory"));
         }
         let list = self.read_list(peer, &rts)?;
-        match self.match_posted(peer.id, rts.tag) {
+        match self.match_posted(peer.id, rts.tag, rts.len) {
             Some(key) => {
                 failpoint::hit(Point::Matched);
                 self.widen(peer, &rts);

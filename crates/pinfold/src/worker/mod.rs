@@ -9,7 +9,8 @@
 //!   [`exported_extents`](crate::memory::exported_extents) and
 //!   [`imported_extents`](crate::memory::imported_extents) keep account of them.
 //! - `post`: sends and receives as the caller's side sees them; `fast_path`: short ones without any
-//!   obstacle; `abandoned`: receives that are given up.
+//!   obstacle; `abandoned`: receives that are given up; `multi_recv`: receives of many messages.
+//! - `ends`: how operations end.
 //! - `progress`: the progress loop; `sleep`: how it stops polling without missing anything;
 //!   `transport_progress`, `poll_set`: connections with other hosts.
 //! - `teardown`: how peers go, and how the endpoint closes; `outstanding`: messages not delivered.
@@ -24,12 +25,14 @@ pub(crate) mod connections;
 pub(crate) mod control_flush;
 pub(crate) mod core;
 pub(crate) mod credit;
+mod ends;
 pub(crate) mod extent_exchange;
 pub(crate) mod fast_path;
 pub(crate) mod gauges;
 pub(crate) mod handshakes;
 pub(crate) mod inbound;
 pub(crate) mod matching;
+pub(crate) mod multi_recv;
 pub(crate) mod op;
 pub(crate) mod outbound;
 pub(crate) mod outstanding;
@@ -274,6 +277,14 @@ impl Engine {
             OpKind::Open(_) => false,
             OpKind::Connect => self.hang_up(key),
             OpKind::Accept => self.stop_accepting(key),
+            OpKind::Multi(multi) => match multi.posted.take() {
+                Some(posted) => {
+                    self.core.matcher.cancel(posted);
+                    self.core.finish(key, Err(Error::Cancelled));
+                    true
+                }
+                None => false,
+            },
             OpKind::Recv(recv) => match recv.stage {
                 RecvStage::Posted(posted) => {
                     self.core.matcher.cancel(posted);

@@ -1,11 +1,14 @@
 //! Operations that outlive the call that posted them.
 
-use std::{any::Any, task::Waker};
+use std::{any::Any, collections::VecDeque, task::Waker};
 
 use super::abandoned::{Announced, Next, PassedOn};
 use crate::{
     Error, Path, PeerId, Receipt, Result,
-    endpoint::{DonatedBuf, message::Received},
+    endpoint::{
+        DonatedBuf,
+        message::{MultiReceived, Received},
+    },
     memory::{imported_extents::Loan, scatter::Scatter, store::Landing},
     protocol::{
         active::receive::Act,
@@ -89,6 +92,9 @@ pub(crate) enum Done {
     Connected(PeerId),
     /// A peer that called.
     Accepted(PeerId),
+    /// A receive of many messages has no more room; its last message, if that was not taken
+    /// otherwise.
+    UsedUp(Option<Box<MultiReceived>>),
 }
 
 impl From<Received> for Done {
@@ -247,9 +253,40 @@ pub(crate) enum RecvStage {
     Moving,
 }
 
+/// A receive of many messages into one buffer. Each of them has an operation of its own, whose
+/// memory is a part of the buffer.
+pub(crate) struct MultiOp {
+    pub memory: Scatter,
+    /// The place of the next message, bytes.
+    pub at: u64,
+    /// The room below which it is used up, bytes; at least 1.
+    pub min_free: u64,
+    pub posted: Option<PostedKey>,
+    /// Messages that are still coming in.
+    pub running: usize,
+    /// Messages that have ended and were not taken.
+    pub ended: VecDeque<MultiReceived>,
+    /// Its result, once it takes no more messages.
+    pub end: Option<Result<Done>>,
+}
+
+/// The place of a message within a [`MultiOp`].
+pub(crate) struct PartOf {
+    pub multi: OpKey,
+    /// The first byte.
+    pub at: u64,
+    pub peer: PeerId,
+    pub tag: u64,
+    /// The message's true length, bytes.
+    pub len: u64,
+    /// The number of the message.
+    pub arrival: u64,
+}
+
 pub(crate) enum OpKind {
     Send(SendOp),
     Recv(RecvOp),
+    Multi(Box<MultiOp>),
     /// A region was asked for.
     Open(Asked),
     /// A peer is called; see [`Call`](super::handshakes::Call).
@@ -262,6 +299,10 @@ pub(crate) enum OpKind {
 pub(crate) trait Taker: Deliver {
     /// Takes the result, to deliver it outside of the engine.
     fn take(&mut self, result: Result<Done>);
+
+    /// Takes a message of a [`MultiOp`] that goes on. Returns what is to be done outside of the
+    /// engine.
+    fn take_message(&mut self, message: MultiReceived) -> Box<dyn Deliver>;
 
     /// Returns whether it takes results for the queue with this number.
     fn is_of(&self, queue: u64) -> bool;
@@ -293,6 +334,8 @@ pub(crate) enum Keeps {
     DonatedBufs { donations: Vec<DonatedBuf> },
     /// The meaning of its end to active messages.
     Act(Act),
+    /// The receive of many messages that this is a part of.
+    Part(PartOf),
 }
 
 impl Op {
@@ -390,6 +433,22 @@ impl OpTable {
         }
     }
 
+    pub(crate) fn multi_mut(&mut self, key: OpKey) -> Option<&mut MultiOp> {
+        match self.get_mut(key) {
+            Some(Op { kind: OpKind::Multi(multi), done: None, .. }) => Some(multi),
+            _ => None,
+        }
+    }
+
+    /// The memory of a receive that has not ended.
+    pub(crate) fn memory_of(&self, key: OpKey) -> Option<&Scatter> {
+        match self.get(key)? {
+            Op { kind: OpKind::Recv(recv), done: None, .. } => Some(&recv.memory),
+            Op { kind: OpKind::Multi(multi), done: None, .. } => Some(&multi.memory),
+            _ => None,
+        }
+    }
+
     /// Returns whether the result of an operation is not wanted any more.
     pub(crate) fn is_abandoned(&self, key: OpKey) -> bool {
         self.get(key).is_some_and(|op| op.abandoned)
@@ -413,57 +472,6 @@ impl OpTable {
             },
             _ => None,
         }
-    }
-
-    /// Ends an operation. Its waker, if any, is pushed onto `wakes`.
-    pub(crate) fn finish(&mut self, key: OpKey, mut result: Result<Done>, wakes: &mut Wakes) {
-        let Some(op) = self.get_mut(key) else { return };
-        if op.done.is_some() {
-            return;
-        }
-        let origin = op.origin.take();
-        let charge = match &op.kind {
-            OpKind::Send(SendOp { peer, tag, charge: charge @ 1.., is_frame, .. }) => {
-                Some((*peer, *charge, is_frame.then_some(*tag)))
-            }
-            _ => None,
-        };
-        let mut passed_on = None;
-        if let OpKind::Recv(recv) = &mut op.kind {
-            // The result may be taken much later: the sender's memory is not kept mapped for that.
-            if matches!(recv.stage, RecvStage::Getting(_)) {
-                recv.stage = RecvStage::Moving;
-            }
-            if recv.next != Next::Own {
-                let result = std::mem::replace(&mut result, Err(Error::Cancelled));
-                let recv = std::mem::replace(recv, RecvOp::new(None));
-                passed_on = Some(PassedOn { recv, result });
-            }
-        }
-        if let Some(mut taker) = op.taker.take() {
-            wakes.wakers.extend(op.waker.take());
-            self.remove(key);
-            taker.take(result);
-            wakes.results.push(taker);
-            wakes.any = true;
-        } else if op.abandoned {
-            match self.remove(key).and_then(|op| op.keeps) {
-                Some(Keeps::Buffer(buffer)) => wakes.drops.push(buffer),
-                Some(Keeps::Act(act)) => self.settled.push((key, act, result)),
-                Some(Keeps::DonatedBuf { .. } | Keeps::DonatedBufs { .. }) | None => {}
-            }
-        } else {
-            op.done = Some(result);
-            // The giver of the memory wants to be the last to have it.
-            op.keeps = None;
-            wakes.wakers.extend(op.waker.take());
-            wakes.any = true;
-        }
-        self.answered.extend(origin);
-        if let Some((peer, charge, frame)) = charge {
-            self.given.end(peer, charge, frame);
-        }
-        self.passed_on.extend(passed_on);
     }
 
     /// Every operation that has not ended.

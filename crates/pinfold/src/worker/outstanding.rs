@@ -24,7 +24,7 @@ fn is_unheard(op: &Op, send: &SendOp) -> bool {
         Some(Keeps::Buffer(_) | Keeps::DonatedBuf { .. } | Keeps::DonatedBufs { .. }) => {
             op.abandoned
         }
-        None => false,
+        Some(Keeps::Part(_)) | None => false,
     };
     unheard && !taken_back
 }

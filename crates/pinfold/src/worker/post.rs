@@ -168,17 +168,9 @@ impl Engine {
             self.can_come(from)?;
             return Ok(None);
         };
-        let len = match unexpected {
-            Unexpected::Whole { bytes, .. } | Unexpected::Again { bytes, .. } => bytes.len(),
-            Unexpected::Arriving { len, .. }
-            | Unexpected::Left { len, .. }
-            | Unexpected::Passing { len, .. }
-            | Unexpected::NoMemory { len } => *len,
-            Unexpected::Waiting { rts, .. } => rts.len,
-            Unexpected::Lost => {
-                self.present(peer)?;
-                return Err(Error::UnknownPeer { peer });
-            }
+        let Some(len) = unexpected.message_len() else {
+            self.present(peer)?;
+            return Err(Error::UnknownPeer { peer });
         };
         Ok(Some(Envelope { peer, tag, len }))
     }

@@ -129,6 +129,8 @@ impl Engine {
             .filter(|(_, op)| match &op.kind {
                 OpKind::Connect | OpKind::Accept => false,
                 OpKind::Open(asked) => asked.peer == id,
+                // Its messages end, and it with them if it waits for this peer alone.
+                OpKind::Multi(_) => false,
                 OpKind::Send(send) => send.peer == id,
                 OpKind::Recv(recv) => match &recv.stage {
                     RecvStage::Streaming { peer }

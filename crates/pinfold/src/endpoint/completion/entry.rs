@@ -3,7 +3,9 @@
 use std::{any::Any, fmt};
 
 use super::taker::Held;
-use crate::{Message, PeerId, Receipt, Received, Result, endpoint::connecting::Home};
+use crate::{
+    Message, MultiReceived, PeerId, Receipt, Received, Result, endpoint::connecting::Home,
+};
 
 /// The end of an operation whose result went to a [`CompletionQueue`](crate::CompletionQueue).
 pub struct Completion {
@@ -24,6 +26,9 @@ pub enum Completed {
     Sent(Receipt),
     /// A message came into the buffer.
     Received(Received),
+    /// A message came into the buffer of a receive of many, or failed to. The last one, which
+    /// [says so](MultiReceived::is_last), has the buffer; if there is no such one, an error has it.
+    MultiReceived(MultiReceived),
     /// A message came, or the answer of a handler.
     Message(Message),
     /// Bytes of a region, or of other memory of a peer's, were written, or read into the buffer.

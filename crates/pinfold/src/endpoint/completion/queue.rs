@@ -165,15 +165,25 @@ impl Ended {
 
     /// An operation has ended.
     pub(super) fn push(&self, completion: Completion) {
-        let mut entries = self.entries();
-        entries.push_back(completion);
-        self.count.store(entries.len(), Ordering::SeqCst);
-        drop(entries);
+        self.place(completion);
         self.nudge();
     }
 
+    /// A completion of an operation that goes on. For callers that have entered an endpoint, after
+    /// which the queue is to be [nudged](Ended::nudge).
+    pub(super) fn place_one_more(&self, completion: Completion) {
+        self.outstanding.fetch_add(1, Ordering::Relaxed);
+        self.place(completion);
+    }
+
+    fn place(&self, completion: Completion) {
+        let mut entries = self.entries();
+        entries.push_back(completion);
+        self.count.store(entries.len(), Ordering::SeqCst);
+    }
+
     /// Has those that wait look again.
-    fn nudge(&self) {
+    pub(super) fn nudge(&self) {
         if self.is_armed.load(Ordering::SeqCst)
             && self.is_armed.swap(false, Ordering::SeqCst)
             && let Err(error) = self.bell.signal()

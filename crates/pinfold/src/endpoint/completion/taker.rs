@@ -12,8 +12,8 @@ use super::{
     queue::Ended,
 };
 use crate::{
-    Error, Message, MessageRequest, OwnedBuf, OwnedBufMut, Received, RecvRequest, Reply, Result,
-    SendRequest,
+    Error, Message, MessageRequest, MultiReceived, MultiRecv, OwnedBuf, OwnedBufMut, Received,
+    RecvRequest, Reply, Result, SendRequest,
     endpoint::{
         connecting::{AcceptRequest, ConnectRequest},
         region::{AtomicRequest, AtomicWord, CopyRequest},
@@ -71,6 +71,13 @@ impl Taker for Queued {
         self.result = Some(result);
     }
 
+    fn take_message(&mut self, message: MultiReceived) -> Box<dyn Deliver> {
+        // At once, so that no thread has the last message, and with it the buffer, before this.
+        let result = Ok(Completed::MultiReceived(message));
+        self.queue.place_one_more(Completion { context: self.context, result, buffer: None });
+        Box::new(Nudge(Arc::clone(&self.queue)))
+    }
+
     fn is_of(&self, queue: u64) -> bool {
         self.queue.number == queue
     }
@@ -78,6 +85,15 @@ impl Taker for Queued {
     fn into_buffer(self: Box<Self>) -> Box<dyn Any + Send> {
         self.queue.forget_one();
         self.buffer
+    }
+}
+
+/// A queue that has got a completion while an endpoint was entered.
+struct Nudge(Arc<Ended>);
+
+impl Deliver for Nudge {
+    fn deliver(self: Box<Self>) {
+        self.0.nudge();
     }
 }
 
@@ -117,6 +133,14 @@ fn received(done: Result<Done>) -> Result<Completed> {
     post::arrived(done).map(|arrived| Completed::Received(Received::from(&arrived)))
 }
 
+fn used_up(done: Result<Done>) -> Result<Completed> {
+    match done? {
+        Done::UsedUp(Some(message)) => Ok(Completed::MultiReceived(*message)),
+        // Its last message was taken before it was queued.
+        _ => Err(Error::Cancelled),
+    }
+}
+
 fn message(done: Result<Done>) -> Result<Completed> {
     post::arrived(done).map(|arrived| Completed::Message(Message::new(arrived)))
 }
@@ -130,6 +154,12 @@ impl<B: OwnedBuf> sealed::Queueable for SendRequest<B> {
 impl<B: OwnedBufMut> sealed::Queueable for RecvRequest<B> {
     fn go_to(self, to: &Arc<Ended>, context: u64) {
         queue(self.into_request(), to, context, received);
+    }
+}
+
+impl<B: OwnedBufMut> sealed::Queueable for MultiRecv<B> {
+    fn go_to(self, to: &Arc<Ended>, context: u64) {
+        queue(self.into_request(), to, context, used_up);
     }
 }
 
@@ -177,6 +207,7 @@ impl sealed::Queueable for AcceptRequest {
 
 impl<B: OwnedBuf> Queueable for SendRequest<B> {}
 impl<B: OwnedBufMut> Queueable for RecvRequest<B> {}
+impl<B: OwnedBufMut> Queueable for MultiRecv<B> {}
 impl Queueable for MessageRequest {}
 impl Queueable for Reply {}
 impl Queueable for ConnectRequest {}

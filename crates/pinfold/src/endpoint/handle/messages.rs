@@ -8,8 +8,8 @@ use std::{
 use crate::{
     Error, Path, PeerId, Receipt, Result,
     endpoint::{
-        Endpoint, Envelope, Message, MessageRequest, OwnedBuf, OwnedBufMut, Received, RecvRequest,
-        Scope, SendRequest, Source, TagMatch, blocking, scope, send_timeout,
+        Endpoint, Envelope, Message, MessageRequest, MultiRecv, OwnedBuf, OwnedBufMut, Received,
+        RecvRequest, Scope, SendRequest, Source, TagMatch, blocking, scope, send_timeout,
     },
 };
 
@@ -150,6 +150,57 @@ impl Endpoint {
         tag: impl Into<TagMatch>,
     ) -> MessageRequest {
         MessageRequest::post(self.shared(), from.into(), tag.into())
+    }
+
+    /// Posts a receive of many messages, which are placed one behind the other in the buffer, in the
+    /// order in which they matched, each at a multiple of 8 bytes. Never waits.
+    ///
+    /// It takes messages until less than `min_free` bytes are left (at least 1 and at most all of
+    /// the buffer); each takes at least 8. A message that is longer than the room left is
+    /// [truncated](Error::Truncated): none of up to `min_free` bytes is. As long as it is posted,
+    /// receives that are posted later do not overtake it.
+    ///
+    /// It costs an allocation when it is posted, and a message little more than one of a posted
+    /// receive.
+    ///
+    /// ```
+    /// # fn main() -> pinfold::Result<()> {
+    /// use pinfold::{Endpoint, TagMatch};
+    ///
+    /// let name = format!("local:doc-multi-{}", std::process::id());
+    /// let (server, client) = (Endpoint::listen(&name)?, Endpoint::new()?);
+    /// let (to_client, to_server) = std::thread::scope(|threads| {
+    ///     let to_client = threads.spawn(|| server.accept());
+    ///     let to_server = client.connect(&name)?;
+    ///     Ok::<_, pinfold::Error>((to_client.join().unwrap()?, to_server))
+    /// })?;
+    ///
+    /// let mut requests = server.multi_recv(to_client, TagMatch::any(), vec![0; 100], 60);
+    /// for (tag, text) in ["one", "two", "a somewhat longer third one"].iter().enumerate() {
+    ///     client.send(to_server, tag as u64, text.as_bytes())?;
+    /// }
+    /// let mut texts = Vec::new();
+    /// while let Some(message) = requests.next() {
+    ///     let message = message?;
+    ///     message.result.as_ref().unwrap();
+    ///     texts.push((message.range.start, requests.bytes(&message).unwrap().to_vec()));
+    /// }
+    /// // Less than 60 bytes are left behind the third, so that was the last.
+    /// assert_eq!(texts[1], (8, b"two".to_vec()));
+    /// assert_eq!(texts[2], (16, b"a somewhat longer third one".to_vec()));
+    /// let buffer = requests.take_buffer().unwrap();
+    /// assert_eq!(&buffer[..3], b"one");
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn multi_recv<B: OwnedBufMut>(
+        &self,
+        from: impl Into<Source>,
+        tag: impl Into<TagMatch>,
+        buffer: B,
+        min_free: usize,
+    ) -> MultiRecv<B> {
+        MultiRecv::post(self.shared(), from.into(), tag.into(), buffer, min_free)
     }
 
     /// The message that a receive would take now, left where it is. Never waits.

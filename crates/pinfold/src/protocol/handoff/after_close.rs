@@ -89,7 +89,7 @@ impl Core {
                         Keeps::DonatedBufs { donations: several } => {
                             donations.extend_from_slice(several)
                         }
-                        Keeps::Buffer(_) | Keeps::Act(_) => {}
+                        Keeps::Buffer(_) | Keeps::Act(_) | Keeps::Part(_) => {}
                     }
                 }
                 _ => {}

@@ -13,7 +13,12 @@ use rustix::io::Errno;
 use crate::{
     Path, Receipt, Refusal,
     failpoint::{self, Point},
-    memory::{arena::ArenaRef, imported_extents::Loan, scatter::Part, store::Landing},
+    memory::{
+        arena::ArenaRef,
+        imported_extents::Loan,
+        scatter::{Part, Scatter},
+        store::Landing,
+    },
     policy::route::MISSING,
     protocol::rma::cma::Way,
     transport::shm::ring::Violation,
@@ -59,7 +64,7 @@ impl Core {
     pub(crate) fn own_bytes(&mut self, key: OpKey, written: u64) -> Option<Box<Bytes>> {
         let op = self.ops.recv_mut(key)?;
         let own = op.own.take()?;
-        op.memory = crate::memory::scatter::Scatter::empty();
+        op.memory = Scatter::empty();
         // SAFETY: streams and pulls report only bytes that they have written, from the start on.
         Some(Box::new(unsafe { own.into_bytes(written) }))
     }
@@ -218,7 +223,7 @@ impl Core {
         if !peer.permissions.may(Path::Mapped) {
             return None;
         }
-        let memory = self.ops.recv_mut(key)?.memory.part();
+        let memory = self.ops.memory_of(key)?.part();
         let place = memory.and_then(Part::locate);
         let room = place.filter(|(extent, _)| extent.peers_may_write());
         if len >= SAID_FROM {
@@ -229,7 +234,7 @@ impl Core {
 
     /// As [`Core::note_room`], for a receive that was only just posted.
     pub(crate) fn note_open_memory(&mut self, peer: &Peer, key: OpKey) {
-        let memory = self.ops.recv_mut(key).map_or(0, |op| op.memory.len());
+        let memory = self.ops.memory_of(key).map_or(0, Scatter::len);
         if memory >= SAID_FROM && self.note_room(peer, key, 0).is_some() {
             peer.rx.say_open_memory(true);
         }

@@ -58,6 +58,9 @@ pub(crate) struct UnexpectedKey(Ticket);
 /// The caller keeps the two sides apart: it posts a receive only after [`take`](Self::take) found
 /// no message for it, and stores a message only after [`arrive`](Self::arrive) found no receive.
 ///
+/// A receive that [stands](Self::post_standing) takes every message that matches it, until it is
+/// withdrawn: it keeps its place, so that no receive posted later overtakes it.
+///
 /// Messages are numbered as they come. If the receive of a message was given up, the message is
 /// stored again under its number, before all that came later ([`keep_again`](Self::keep_again)).
 pub(crate) struct Matcher<P, U> {
@@ -69,7 +72,7 @@ pub(crate) struct Matcher<P, U> {
     matched: u64,
 }
 
-impl<P, U> Matcher<P, U> {
+impl<P: Copy, U> Matcher<P, U> {
     /// An empty matcher. `seed` should be a random number that peers do not know: it keeps them
     /// from choosing tags that collide.
     pub(crate) fn new(seed: u64) -> Matcher<P, U> {
@@ -107,7 +110,13 @@ impl<P, U> Matcher<P, U> {
     /// Posts a receive, after [`take`](Self::take) found nothing for it.
     #[inline]
     pub(crate) fn post(&mut self, from: Source, tag: TagMatch, value: P) -> PostedKey {
-        PostedKey(self.posted.push(from, tag, value))
+        PostedKey(self.posted.push(from, tag, value, false))
+    }
+
+    /// Posts a receive of many messages, after [`take`](Self::take) found none for it any more. It
+    /// stays until it is [withdrawn](Self::cancel).
+    pub(crate) fn post_standing(&mut self, from: Source, tag: TagMatch, value: P) -> PostedKey {
+        PostedKey(self.posted.push(from, tag, value, true))
     }
 
     /// Withdraws a receive; `None` if it was matched or cancelled before.
@@ -115,7 +124,8 @@ impl<P, U> Matcher<P, U> {
         self.posted.remove(key.0)
     }
 
-    /// A message has come: returns the earliest posted receive that matches it, removed.
+    /// A message has come: returns the earliest posted receive that matches it, removed unless it
+    /// stands.
     #[inline]
     pub(crate) fn arrive(&mut self, peer: PeerId, tag: u64) -> Option<P> {
         self.arrivals += 1;
@@ -139,7 +149,8 @@ impl<P, U> Matcher<P, U> {
         self.matched
     }
 
-    /// A message has lost its receive: returns the earliest other one that matches it, removed.
+    /// A message has lost its receive: returns the earliest other one that matches it, removed
+    /// unless it stands.
     pub(crate) fn arrive_again(&mut self, peer: PeerId, tag: u64) -> Option<P> {
         self.posted.arrive(peer, tag)
     }

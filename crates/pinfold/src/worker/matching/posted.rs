@@ -18,6 +18,8 @@ struct Receive<P> {
     tag: TagMatch,
     /// Its place in `classes`, or [`OTHERS`]; means nothing unless indexed.
     class: u8,
+    /// True if it takes more than one message.
+    stands: bool,
     value: P,
 }
 
@@ -43,7 +45,7 @@ pub(super) struct Posted<P> {
     seeds: Seeds,
 }
 
-impl<P> Posted<P> {
+impl<P: Copy> Posted<P> {
     pub(super) fn new(seeds: Seeds) -> Posted<P> {
         Posted {
             arena: Arena::new(),
@@ -61,8 +63,8 @@ impl<P> Posted<P> {
     }
 
     #[inline]
-    pub(super) fn push(&mut self, from: Source, tag: TagMatch, value: P) -> Ticket {
-        let ticket = self.arena.push(Receive { from, tag, class: OTHERS, value });
+    pub(super) fn push(&mut self, from: Source, tag: TagMatch, value: P, stands: bool) -> Ticket {
+        let ticket = self.arena.push(Receive { from, tag, class: OTHERS, stands, value });
         if self.indexed {
             self.index(ticket.slot);
         }
@@ -72,7 +74,10 @@ impl<P> Posted<P> {
     #[inline]
     pub(super) fn arrive(&mut self, peer: PeerId, tag: u64) -> Option<P> {
         let slot = self.find(peer, tag)?;
-        self.remove_slot(slot)
+        match self.arena.get(slot) {
+            Some(Receive { stands: true, value, .. }) => Some(*value),
+            _ => self.remove_slot(slot),
+        }
     }
 
     /// The slot of the earliest receive that matches.

@@ -28,6 +28,8 @@ impl Matcher<u64, u64> {
 #[derive(Default)]
 struct Naive {
     posted: Vec<(Source, TagMatch, u64)>,
+    /// Those of them that stand.
+    standing: Vec<u64>,
     unexpected: Vec<(PeerId, u64, u64)>,
 }
 
@@ -35,7 +37,11 @@ impl Naive {
     fn arrive(&mut self, peer: PeerId, tag: u64) -> Option<u64> {
         let at =
             self.posted.iter().position(|(from, it, _)| from.matches(peer) && it.matches(tag))?;
-        Some(self.posted.remove(at).2)
+        let value = self.posted[at].2;
+        if !self.standing.contains(&value) {
+            self.posted.remove(at);
+        }
+        Some(value)
     }
 
     fn locate(&self, from: Source, it: TagMatch) -> Option<usize> {
@@ -46,6 +52,7 @@ impl Naive {
 #[derive(Clone, Debug)]
 enum Step {
     Post(Source, TagMatch),
+    PostStanding(Source, TagMatch),
     Cancel(usize),
     Arrive(PeerId, u64),
     Keep(PeerId, u64),
@@ -87,7 +94,8 @@ fn any_match() -> impl Strategy<Value = TagMatch> {
 fn any_step(adds: u32) -> impl Strategy<Value = Step> {
     prop_oneof![
         4 * adds => (any_source(), any_match()).prop_map(|(from, tag)| Step::Post(from, tag)),
-        2 => any::<usize>().prop_map(Step::Cancel),
+        adds => (any_source(), any_match()).prop_map(|(from, tag)| Step::PostStanding(from, tag)),
+        3 => any::<usize>().prop_map(Step::Cancel),
         4 => (any_peer(), any_tag()).prop_map(|(peer, tag)| Step::Arrive(peer, tag)),
         4 * adds => (any_peer(), any_tag()).prop_map(|(peer, tag)| Step::Keep(peer, tag)),
         3 => (any_source(), any_match()).prop_map(|(from, tag)| Step::Take(from, tag)),
@@ -126,6 +134,11 @@ fn compare(steps: Vec<Step>) {
             Step::Post(from, tag) => {
                 posted.push((real.post(from, tag, next), next));
                 naive.posted.push((from, tag, next));
+            }
+            Step::PostStanding(from, tag) => {
+                posted.push((real.post_standing(from, tag, next), next));
+                naive.posted.push((from, tag, next));
+                naive.standing.push(next);
             }
             Step::Cancel(at) => {
                 let Some(&(key, value)) = posted.get(at % posted.len().max(1)) else { continue };
@@ -332,6 +345,46 @@ fn more_masks_than_classes() {
         assert_eq!(it.take(Source::Any, mask), Some((peer(0), mask.ignore(), at as u64)));
     }
     assert!(it.stores_none() && it.posted_len() == 0);
+}
+
+#[test]
+fn a_standing_receive_takes_every_message_until_it_is_withdrawn() {
+    let mut it = matcher();
+    it.post(peer(0).into(), 7.into(), 1);
+    let standing = it.post_standing(Source::Any, 7.into(), 2);
+    it.post(peer(0).into(), 7.into(), 3);
+    // The earlier one is first, and the later one does not overtake.
+    assert_eq!(it.arrive(peer(0), 7), Some(1));
+    for _ in 0..3 {
+        assert!(it.would_take(peer(1), 7) && !it.would_take(peer(1), 8));
+        assert_eq!(it.arrive(peer(0), 7), Some(2));
+        assert_eq!(it.arrive_again(peer(1), 7), Some(2));
+    }
+    assert_eq!(it.posted_len(), 2);
+    assert_eq!(it.cancel(standing), Some(2));
+    assert_eq!(it.cancel(standing), None);
+    assert_eq!(it.arrive(peer(0), 7), Some(3));
+    assert_eq!(it.arrive(peer(0), 7), None);
+}
+
+#[test]
+fn a_standing_receive_keeps_its_place_in_an_index() {
+    let mut it = matcher();
+    for at in 0..50 {
+        it.post(peer(0).into(), at.into(), at);
+    }
+    let standing = it.post_standing(Source::Any, TagMatch::any(), 100);
+    for at in 0..50 {
+        it.post(peer(0).into(), at.into(), 200 + at);
+    }
+    for at in (0..50).rev() {
+        assert_eq!(it.arrive(peer(0), at), Some(at));
+        assert_eq!(it.arrive(peer(0), at), Some(100));
+        assert_eq!(it.arrive(peer(1), at), Some(100));
+    }
+    assert_eq!(it.drop_posted(|from| from == Source::Any), [100]);
+    assert_eq!(it.cancel(standing), None);
+    assert_eq!(it.arrive(peer(0), 3), Some(203));
 }
 
 /// Receives as programs post them: exact, from any source, and with a few masks.
