@@ -1,9 +1,11 @@
 //! Messages of all lengths by every call, and the status of endpoints.
 
 use std::{
+    future::poll_fn,
     io::{IoSlice, IoSliceMut},
     os::fd::AsFd,
     sync::mpsc,
+    task::Poll,
     thread,
     time::Duration,
 };
@@ -91,6 +93,43 @@ fn requests() {
             let mut never = two.recv_message(peer, 9);
             assert!(never.try_wait().is_none() && never.cancel());
             assert!(never.wait_timeout(PATIENCE).unwrap().is_err());
+        },
+    );
+}
+
+#[test]
+fn many_into_one_buffer() {
+    let room = LENGTHS.iter().map(|len| len.next_multiple_of(8).max(8)).sum();
+    here(
+        "many",
+        |one, peer| {
+            for (tag, len) in (0..).zip(LENGTHS).chain((0..).zip(LENGTHS)) {
+                one.send(peer, tag, &stamp::bytes(len, tag)).unwrap();
+            }
+        },
+        move |two, peer| {
+            let mut multi = two.multi_recv(peer, TagMatch::any(), vec![0; room], 1);
+            while !multi.is_over() {
+                let polled = block_on(poll_fn(|context| match multi.try_next() {
+                    Some(message) => Poll::Ready(Some(message)),
+                    None => multi.poll_next(context),
+                }));
+                let message = polled.unwrap().unwrap();
+                stamp::check(multi.bytes(&message).unwrap(), message.tag);
+            }
+            let queue = CompletionQueue::new().unwrap();
+            let mut multi = two.multi_recv(peer, TagMatch::any(), multi.take_buffer().unwrap(), 1);
+            multi.next().unwrap().unwrap();
+            multi.next_timeout(PATIENCE).unwrap().unwrap();
+            queue.add(1, multi);
+            let mut ended = Vec::new();
+            while queue.outstanding() > 0 {
+                queue.wait(&mut ended, 8, None).unwrap();
+            }
+            let buffer: Vec<u8> = ended.last_mut().unwrap().take_buffer().unwrap();
+            assert_eq!((ended.len(), buffer.len()), (LENGTHS.len() - 2, room));
+            let mut never = two.multi_recv(peer, 99, buffer, 1);
+            assert!(never.cancel() && never.next().unwrap().is_err());
         },
     );
 }

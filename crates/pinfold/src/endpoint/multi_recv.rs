@@ -33,12 +33,13 @@ use crate::{
 /// Every message is an item of its own, with its [place](MultiReceived::range); one that failed has
 /// the error in its [result](MultiReceived::result), and the receive goes on. The receive ends with
 /// the message that [is the last](MultiReceived::is_last), since the buffer is used up, or with one
-/// error: [`Error::Cancelled`](crate::Error::Cancelled) after [`MultiRecv::cancel`], otherwise those
-/// of [`Endpoint::recv_into`] but for `Truncated`. Then the buffer [can be
+/// error: [`Error::Cancelled`](crate::Error::Cancelled) after [`MultiRecv::cancel`], otherwise
+/// those of [`Endpoint::recv_into`] but for `Truncated`. Then the buffer [can be
 /// taken](MultiRecv::take_buffer).
 ///
-/// In a [`CompletionQueue`](crate::CompletionQueue) each message is a completion with the context of
-/// the receive, and the last one, or the error, has the buffer.
+/// In a [`CompletionQueue`](crate::CompletionQueue) each message is a completion with the context
+/// of the receive, and the last one, or the error, has the buffer; if the last was taken before,
+/// `Cancelled` has. The bytes are to be seen in the buffer, then, not before.
 ///
 /// Dropped early it takes no more messages. Those that were not handed out are left to the next
 /// receives that match; the buffer is kept until nothing writes to it.
@@ -116,8 +117,8 @@ impl<B: OwnedBufMut> MultiRecv<B> {
     }
 
     /// Ends the receive, if it still takes messages: those that have begun to come are complete
-    /// first, then it is over with [`Error::Cancelled`](crate::Error::Cancelled). Returns whether it
-    /// did.
+    /// first, then it is over with [`Error::Cancelled`](crate::Error::Cancelled). Returns whether
+    /// it did.
     pub fn cancel(&mut self) -> bool {
         self.inner.cancel()
     }

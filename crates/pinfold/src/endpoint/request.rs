@@ -127,6 +127,11 @@ impl<B: Send + 'static> Request<B> {
         left
     }
 
+    /// Returns whether its result has been handed out, and the buffer with it.
+    pub(crate) fn is_spent(&self) -> bool {
+        matches!(self.state, State::Spent)
+    }
+
     /// The operation, while it is in the engine's table.
     pub(crate) fn key(&self) -> Option<OpKey> {
         match self.state {

@@ -8,6 +8,7 @@
 //! to the bytes meanwhile, since a peer may be copying them.
 
 mod part;
+mod slices;
 
 use std::{convert::Infallible, io};
 
@@ -80,13 +81,6 @@ impl Scatter {
     pub(crate) unsafe fn many(parts: impl Iterator<Item = (*mut u8, usize)>) -> Scatter {
         let parts: SmallVec<[Segment; 1]> =
             parts.filter(|part| part.1 > 0).map(|(ptr, len)| Segment { ptr, len }).collect();
-        let len = parts.iter().map(|part| part.len as u64).sum();
-        Scatter { parts, len }
-    }
-
-    /// Bytes `at..at + len`, as far as they are there.
-    pub(crate) fn slice(&self, at: u64, len: u64) -> Scatter {
-        let parts: SmallVec<[Segment; 1]> = self.parts_of(at, len).collect();
         let len = parts.iter().map(|part| part.len as u64).sum();
         Scatter { parts, len }
     }
@@ -186,17 +180,7 @@ impl Scatter {
         })
     }
 
-    /// The memory from byte `at` on that is in one part. `None`: there is none.
-    pub(crate) fn part_at(&self, at: u64) -> Option<Segment> {
-        self.parts_of(at, u64::MAX).next()
-    }
-
-    /// The parts of the first `len` bytes.
-    pub(crate) fn first(&self, len: u64) -> impl Iterator<Item = Segment> {
-        self.parts_of(0, len)
-    }
-
-    /// The same for the kernel: in as few segments as they need, and as many as go into one call.
+    /// The parts of bytes `at..at + len` for the kernel: in as few segments as they need, and as many as go into one call.
     fn range(&self, at: u64, len: u64) -> List<Segment> {
         let mut out = List::new();
         let mut parts = self.parts_of(at, len);

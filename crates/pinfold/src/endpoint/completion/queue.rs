@@ -330,8 +330,8 @@ impl CompletionQueue {
     }
 
     /// Lets the result of a request go to the queue, with `context`. A request that has ended, or
-    /// could not be posted, is there at once. Costs an allocation for the buffer, and one more for
-    /// an operation that has not ended.
+    /// could not be posted, is there at once; one whose result was taken adds nothing. Costs an
+    /// allocation for the buffer, and one more for an operation that has not ended.
     pub fn add(&self, context: u64, request: impl Queueable) {
         request.go_to(self.ended(), context);
     }
@@ -384,9 +384,9 @@ impl CompletionQueue {
         }
     }
 
-    /// Prepares for waiting on the queue's descriptor ([`AsFd`]) with `poll(2)` or an event loop, as
-    /// [`Endpoint::arm`](crate::Endpoint::arm) does for one endpoint. `false`: something is there,
-    /// or may be; poll, and ask again.
+    /// Prepares for waiting on the queue's descriptor ([`AsFd`]) with `poll(2)` or an event loop,
+    /// as [`Endpoint::arm`](crate::Endpoint::arm) does for one endpoint. `false`: something is
+    /// there, or may be; poll, and ask again.
     ///
     /// # Errors
     /// [`Error::Os`]: an endpoint cannot be watched. [`Error::Forked`].
@@ -394,7 +394,8 @@ impl CompletionQueue {
         self.ended().arm()
     }
 
-    /// Operations that have not ended, or whose completions have not been taken.
+    /// Operations that have not ended, or whose completions have not been taken. Of a receive of
+    /// many messages, each that was not taken is one more.
     pub fn outstanding(&self) -> usize {
         self.ended().outstanding.load(Ordering::Relaxed)
     }

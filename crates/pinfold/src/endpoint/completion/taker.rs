@@ -97,8 +97,9 @@ impl Deliver for Nudge {
     }
 }
 
-/// A request whose result can go to a [`CompletionQueue`](crate::CompletionQueue): sends, receives,
-/// requests to handlers, operations on regions of peers, connecting and accepting.
+/// A request whose result can go to a [`CompletionQueue`](crate::CompletionQueue): sends, receives
+/// of one message or many, requests to handlers, operations on regions of peers, connecting and
+/// accepting.
 pub trait Queueable: sealed::Queueable {}
 
 pub(super) mod sealed {
@@ -113,6 +114,9 @@ pub(super) mod sealed {
 
 /// Lets the result of a request go to a queue.
 fn queue<B: Send + 'static>(request: Request<B>, queue: &Arc<Ended>, context: u64, means: Means) {
+    if request.is_spent() {
+        return;
+    }
     queue.begin(request.shared());
     let make = |buffer| {
         let buffer: Box<dyn Any + Send> = Box::new(Held(MaybeUninit::new(buffer)));

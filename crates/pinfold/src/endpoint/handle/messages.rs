@@ -152,8 +152,8 @@ impl Endpoint {
         MessageRequest::post(self.shared(), from.into(), tag.into())
     }
 
-    /// Posts a receive of many messages, which are placed one behind the other in the buffer, in the
-    /// order in which they matched, each at a multiple of 8 bytes. Never waits.
+    /// Posts a receive of many messages, which are placed one behind the other in the buffer, in
+    /// the order in which they matched, each at a multiple of 8 bytes. Never waits.
     ///
     /// It takes messages until less than `min_free` bytes are left (at least 1 and at most all of
     /// the buffer); each takes at least 8. A message that is longer than the room left is
