@@ -5,6 +5,7 @@ mod ends;
 mod order;
 mod paths;
 mod queued;
+mod races;
 
 use std::{
     sync::{

@@ -61,6 +61,27 @@ fn lens() -> impl Strategy<Value = Vec<usize>> {
     proptest::collection::vec(0usize..20, 0..9)
 }
 
+proptest! {
+    #[test]
+    fn a_slice_is_the_part_that_was_asked_for(lens in lens(), at in 0u64..90, len in 0u64..90) {
+        let mut memory = Memory::new(lens);
+        let bytes: Vec<u8> = (0..100).collect();
+        let all = memory.scatter();
+        let slice = all.slice(at, len);
+        let fits = all.len().saturating_sub(at).min(len);
+        assert_eq!(slice.len(), fits);
+        let mut copier = Copier::new(Reader::Me, &Arc::default());
+        all.write(&mut copier, 0, &[0; 200]);
+        assert_eq!(slice.write(&mut copier, 0, &bytes), fits);
+        let mut wanted = vec![0; all.len() as usize];
+        let (at, fits) = (at as usize, fits as usize);
+        if fits > 0 {
+            wanted[at..at + fits].copy_from_slice(&bytes[..fits]);
+        }
+        assert_eq!(memory.joined(), wanted);
+    }
+}
+
 #[test]
 fn parts_next_to_each_other_are_one_segment_for_the_kernel() {
     let mut bytes = vec![0; 10_000 * 8];
