@@ -81,7 +81,7 @@ impl OpTable {
             _ if op.abandoned => {}
             Some(_) if is_last => end = Some(Ok(Done::UsedUp(Some(Box::new(message))))),
             Some(taker) => {
-                wakes.results.push(taker.take_message(message));
+                wakes.results.extend(taker.take_message(message));
                 wakes.any = true;
             }
             None => {
@@ -109,7 +109,7 @@ impl OpTable {
                 if message.is_last {
                     done = Some(Ok(Done::UsedUp(Some(Box::new(message)))));
                 } else {
-                    wakes.results.push(taker.take_message(message));
+                    wakes.results.extend(taker.take_message(message));
                     wakes.any = true;
                 }
             }

@@ -300,9 +300,11 @@ pub(crate) trait Taker: Deliver {
     /// Takes the result, to deliver it outside of the engine.
     fn take(&mut self, result: Result<Done>);
 
-    /// Takes a message of a [`MultiOp`] that goes on. Returns what is to be done outside of the
-    /// engine.
-    fn take_message(&mut self, message: MultiReceived) -> Box<dyn Deliver>;
+    /// Takes a message of a [`MultiOp`] that goes on, if it is a taker of such. Returns the rest of
+    /// the delivery, outside of the engine.
+    fn take_message(&mut self, _message: MultiReceived) -> Option<Box<dyn Deliver>> {
+        None
+    }
 
     /// Returns whether it takes results for the queue with this number.
     fn is_of(&self, queue: u64) -> bool;

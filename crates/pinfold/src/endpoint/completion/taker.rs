@@ -71,11 +71,11 @@ impl Taker for Queued {
         self.result = Some(result);
     }
 
-    fn take_message(&mut self, message: MultiReceived) -> Box<dyn Deliver> {
+    fn take_message(&mut self, message: MultiReceived) -> Option<Box<dyn Deliver>> {
         // At once, so that no thread has the last message, and with it the buffer, before this.
         let result = Ok(Completed::MultiReceived(message));
         self.queue.place_one_more(Completion { context: self.context, result, buffer: None });
-        Box::new(Nudge(Arc::clone(&self.queue)))
+        Some(Box::new(Nudge(Arc::clone(&self.queue))))
     }
 
     fn is_of(&self, queue: u64) -> bool {
