@@ -21,6 +21,7 @@ pub mod network;
 pub mod pair;
 pub mod remote;
 pub mod role;
+pub mod seen;
 pub mod skip;
 pub mod stage;
 pub mod stamp;
@@ -30,8 +31,9 @@ pub use self::{
     baseline::Baseline,
     block_on::block_on,
     network::Network,
-    pair::{driven, pair},
+    pair::{driven, pair, tcp_pair},
     role::Args,
+    seen::{status_of, until},
     skip::skip,
     stage::Stage,
 };

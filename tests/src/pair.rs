@@ -18,8 +18,30 @@ pub fn pair(name: &str, ours: Builder, theirs: Builder) -> (Endpoint, PeerId, En
     static NUMBER: AtomicU32 = AtomicU32::new(0);
     let number = NUMBER.fetch_add(1, Ordering::Relaxed);
     let address = format!("local:{name}-{}-{number}", std::process::id());
-    let a = ours.listen(&address).build().expect("to listen");
+    join(ours.listen(&address), theirs, |_| address.clone())
+}
+
+/// The same over TCP, as far as the builders have them stay with it. The first listens at a free
+/// port of this host; the second calls what `by` makes of its address.
+///
+/// # Panics
+/// If they cannot be made or connected.
+pub fn tcp_pair(
+    ours: Builder,
+    theirs: Builder,
+    by: impl FnOnce(&str) -> String,
+) -> (Endpoint, PeerId, Endpoint, PeerId) {
+    join(ours.listen("tcp:127.0.0.1:0"), theirs, |a| by(&a.listens_at().expect("an address")))
+}
+
+fn join(
+    ours: Builder,
+    theirs: Builder,
+    by: impl FnOnce(&Endpoint) -> String,
+) -> (Endpoint, PeerId, Endpoint, PeerId) {
+    let a = ours.build().expect("to listen");
     let b = theirs.build().expect("an endpoint");
+    let address = by(&a);
     // The listener answers while it accepts.
     let (to_b, to_a) = thread::scope(|s| {
         let calls = s.spawn(|| b.connect(&address).expect("to connect"));

@@ -7,8 +7,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-use pinfold::{Builder, Endpoint, Error, Path, PathSet, PeerId, Progress, Untaken, status};
-use pinfold_tests::{driven, pair, stamp};
+use pinfold::{Builder, Endpoint, Error, Path, PathSet, PeerId, Progress, Untaken};
+use pinfold_tests::{driven, pair, stamp, status_of, tcp_pair};
 
 const UNASKED: u64 = 1;
 const LATER: u64 = 2;
@@ -38,11 +38,6 @@ fn take_all(a: &Endpoint, from_b: PeerId, messages: u64, len: usize) {
         assert_eq!(into, bytes.repeat(len.div_ceil(16))[..len], "message {at}");
     }
     assert!(a.probe(from_b, UNASKED).unwrap().is_none());
-}
-
-fn status_of(label: &str) -> status::EndpointStatus {
-    let all = status::endpoints_of(std::process::id()).unwrap().endpoints;
-    all.into_iter().find(|endpoint| endpoint.label == label).unwrap()
 }
 
 #[test]
@@ -86,14 +81,8 @@ fn messages_of_many_lengths_are_stored_by_every_way() {
 
 #[test]
 fn so_it_is_with_a_peer_on_another_host() {
-    let a = stores(64 << 20).listen("tcp:127.0.0.1:0").build().unwrap();
-    let b = Endpoint::builder().local_shortcut(false).build().unwrap();
-    let address = a.listens_at().unwrap();
-    let (to_a, from_b) = thread::scope(|scope| {
-        let calls = scope.spawn(|| b.connect(&address).unwrap());
-        let from_b = a.accept().unwrap();
-        (calls.join().unwrap(), from_b)
-    });
+    let far = Endpoint::builder().local_shortcut(false);
+    let (a, from_b, b, to_a) = tcp_pair(stores(64 << 20), far, str::to_owned);
     for (messages, len) in [(30_000, 8), (1500, 8000)] {
         thread::scope(|scope| {
             scope.spawn(|| send_all(&b, to_a, messages, len));

@@ -61,6 +61,8 @@ struct State {
     /// The bytes that go by, by way, if they are to be kept.
     record: Option<[Vec<u8>; 2]>,
     delay: Duration,
+    /// The lengths of the pieces in which bytes are passed on, in turn; none: as they come.
+    pieces: &'static [usize],
     stalled: bool,
     ends: bool,
     passed: [u64; 2],
@@ -92,6 +94,15 @@ impl Relay {
         Relay::begin(Ipv4Addr::LOCALHOST.into(), to, |start| start())
     }
 
+    /// The same on the way to an endpoint that listens at `tcp:HOST:PORT`.
+    ///
+    /// # Panics
+    /// If it cannot, or the address is of another form.
+    pub fn to(address: &str) -> Relay {
+        let host = address.strip_prefix("tcp:").and_then(|host| host.parse().ok());
+        Relay::here(host.expect("an address of a host"))
+    }
+
     /// `begin` runs its function in the namespace of the relay.
     fn begin(
         at: IpAddr,
@@ -115,6 +126,11 @@ impl Relay {
     /// Where it listens.
     pub fn address(&self) -> SocketAddr {
         self.address
+    }
+
+    /// The address by which an endpoint calls it.
+    pub fn called_at(&self) -> String {
+        format!("tcp:{}", self.address)
     }
 
     /// Resets each connection (both its halves) as soon as exactly `bytes` of it have gone that
@@ -152,6 +168,11 @@ impl Relay {
     /// Passes each piece on only `delay` after it came; zero: at once.
     pub fn delay(&self, delay: Duration) {
         self.order(|state| state.delay = delay);
+    }
+
+    /// Passes bytes on in pieces of these lengths in turn, none of which is 0.
+    pub fn pieces(&self, lengths: &'static [usize]) {
+        self.order(|state| state.pieces = lengths);
     }
 
     /// Passes nothing on, though it may take bytes in.
@@ -272,7 +293,7 @@ impl Connection {
             Way::Back => (&self.halves[1], &self.halves[0]),
         };
         let mut piece = vec![0; PIECE];
-        let mut passed = 0;
+        let (mut passed, mut turn) = (0, 0);
         loop {
             let limit = shared.state().reset_after[way as usize];
             let room = limit.map_or(u64::MAX, |limit| limit.saturating_sub(passed));
@@ -290,7 +311,7 @@ impl Connection {
                 }
                 Ok(len) => {
                     shared.state().see(way, passed, &mut piece[..len]);
-                    if !self.wait(shared) || !self.put(to, &piece[..len], shared) {
+                    if !self.wait(shared) || !self.put(to, &piece[..len], &mut turn, shared) {
                         return;
                     }
                     passed += len as u64;
@@ -317,19 +338,27 @@ impl Connection {
                 return true;
             }
             // The end of a connection does not notify the condition variable.
-            let waited = shared.changed.wait_timeout(state, TURN);
+            let turn = if state.stalled { TURN } else { TURN.min(left) };
+            let waited = shared.changed.wait_timeout(state, turn);
             state = waited.unwrap_or_else(PoisonError::into_inner).0;
         }
         false
     }
 
-    fn put(&self, mut to: &TcpStream, mut bytes: &[u8], shared: &Shared) -> bool {
+    /// Passes bytes on, of which the first piece is number `turn` of this connection that way.
+    /// Returns whether they have gone.
+    fn put(&self, mut to: &TcpStream, mut bytes: &[u8], turn: &mut usize, shared: &Shared) -> bool {
+        let pieces = shared.state().pieces;
         while !bytes.is_empty() {
             if self.is_over(shared) {
                 return false;
             }
-            match to.write(bytes) {
-                Ok(len) => bytes = &bytes[len..],
+            let most = if pieces.is_empty() { PIECE } else { pieces[*turn % pieces.len()] };
+            match to.write(&bytes[..most.min(bytes.len())]) {
+                Ok(len) => {
+                    bytes = &bytes[len..];
+                    *turn += 1;
+                }
                 Err(error) if is_turn(&error) => {}
                 Err(_) => {
                     self.end();

@@ -5,7 +5,7 @@ mod kinds;
 mod waits;
 
 use pinfold::{Builder, Completion, CompletionQueue, Endpoint, PeerId};
-use pinfold_tests::{pair, role::PATIENCE};
+use pinfold_tests::{pair, role::PATIENCE, tcp_pair};
 
 use self::{
     ends::{mortal, survivor},
@@ -31,13 +31,7 @@ impl Pair {
     /// The same over TCP.
     fn tcp() -> Pair {
         let builder = || Endpoint::builder().local_shortcut(false);
-        let one = builder().listen("tcp:127.0.0.1:0").build().unwrap();
-        let two = builder().build().unwrap();
-        let address = one.listens_at().unwrap();
-        let (to_two, to_one) = std::thread::scope(|threads| {
-            let calls = threads.spawn(|| two.connect(&address).unwrap());
-            (one.accept().unwrap(), calls.join().unwrap())
-        });
+        let (one, to_two, two, to_one) = tcp_pair(builder(), builder(), str::to_owned);
         Pair { one, to_two, two, to_one }
     }
 }

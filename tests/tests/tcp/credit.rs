@@ -3,11 +3,8 @@
 
 use std::{thread, time::Duration};
 
-use pinfold::{
-    Endpoint, Progress,
-    status::{self, EndpointStatus},
-};
-use pinfold_tests::stamp;
+use pinfold::{Endpoint, Progress};
+use pinfold_tests::{stamp, status_of};
 
 use super::{builder, pair};
 
@@ -15,15 +12,9 @@ const MESSAGE: usize = 300_000;
 const FIRST: u64 = 2 << 20;
 const WIDE: u64 = 16 << 20;
 
-/// The public status of the endpoint with a label.
-fn seen(label: &str) -> EndpointStatus {
-    let all = status::endpoints_of(std::process::id()).unwrap().endpoints;
-    all.into_iter().find(|endpoint| endpoint.label == label).expect("it is to be seen")
-}
-
 /// The credit that the only peer of an endpoint was given, and the one it gave.
 fn credit(label: &str) -> (u64, u64) {
-    let seen = seen(label);
+    let seen = status_of(label);
     let [peer] = &seen.peers[..] else { panic!("{seen:?}") };
     (peer.granted, peer.credit_max)
 }
@@ -61,7 +52,7 @@ impl Stream {
             thread::sleep(Duration::from_millis(1));
         }
         let receives = receives.unwrap_or_else(|| {
-            while seen(self.labels[1]).stored < messages {
+            while status_of(self.labels[1]).stored < messages {
                 two.progress().unwrap();
             }
             numbers.clone().map(receive).collect()
@@ -95,7 +86,7 @@ fn who_streams_to_receives_that_are_there_is_given_more() {
     stream.send(40, 0, true);
     assert_eq!(stream.announced(), before);
     // All credit is back for others.
-    let granted = || seen("early sink").granted_bytes;
+    let granted = || status_of("early sink").granted_bytes;
     assert!(granted() >= WIDE);
     stream.one.0.disconnect(stream.one.1);
     while granted() > 0 {
@@ -123,7 +114,7 @@ fn a_quarter_of_the_budget_stays_for_others() {
     stream.send(100, 50, true);
     let (given, _) = credit("narrow sink");
     assert!(given > first && given == credit("narrow source").1, "{first} {given}");
-    let seen = seen("narrow sink");
+    let seen = status_of("narrow sink");
     assert!(seen.granted_bytes <= BUDGET as u64 / 4 * 3, "{seen:?}");
 }
 
@@ -144,14 +135,14 @@ fn who_came_too_late_is_given_something_later() {
         });
         (source, to_sink, from_source)
     };
-    let granted = || seen("crowded sink").peers.iter().map(|peer| peer.granted).min();
+    let granted = || status_of("crowded sink").peers.iter().map(|peer| peer.granted).min();
     let mut crowd = Vec::new();
     while granted() != Some(0) {
         crowd.push(join(Progress::Inline));
     }
     let (source, to_sink, from_source) = join(Progress::Dedicated);
     drop(crowd);
-    while seen("crowded sink").peers.len() > 1 || seen("crowded sink").granted_bytes > 0 {
+    while status_of("crowded sink").peers.len() > 1 || status_of("crowded sink").granted_bytes > 0 {
         sink.progress().unwrap();
     }
     assert_eq!(granted(), Some(0));
@@ -160,7 +151,7 @@ fn who_came_too_late_is_given_something_later() {
     stream.send(3, 1, true);
     assert!(credit("crowded sink").0 > 0);
     stream.one.0.disconnect(stream.one.1);
-    while seen("crowded sink").granted_bytes > 0 {
+    while status_of("crowded sink").granted_bytes > 0 {
         stream.two.0.progress().unwrap();
     }
 }

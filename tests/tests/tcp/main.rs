@@ -15,10 +15,8 @@ mod messages;
 mod modes;
 mod regions;
 
-use std::thread;
-
 use pinfold::{Builder, Endpoint, PeerId, Progress};
-use pinfold_tests::{Args, role, roles};
+use pinfold_tests::{Args, role, roles, tcp_pair};
 
 use self::{
     forks::{forking, late},
@@ -34,15 +32,8 @@ fn builder(progress: Progress) -> Builder {
 
 /// Two endpoints, and the id that each has for the other.
 fn pair(one: Builder, two: Builder) -> ((Endpoint, PeerId), (Endpoint, PeerId)) {
-    let one = one.listen("tcp:127.0.0.1:0").build().unwrap();
-    let two = two.build().unwrap();
-    let address = one.listens_at().unwrap();
-    let (there, here) = thread::scope(|scope| {
-        let there = scope.spawn(|| one.accept().unwrap());
-        let here = two.connect(&address).unwrap();
-        (there.join().unwrap(), here)
-    });
-    assert_eq!(two.peer(here).unwrap().address, Some(address));
+    let (one, there, two, here) = tcp_pair(one, two, str::to_owned);
+    assert_eq!(two.peer(here).unwrap().address, one.listens_at());
     ((one, there), (two, here))
 }
 

@@ -113,8 +113,7 @@ fn operations_end_with_errors() {
     // Both can reach each other again.
     pair.relay.reset_never();
     pair.relay.resume();
-    let by = format!("tcp:{}", pair.relay.address());
-    pair.to_one = pair.two.connect(&by).unwrap();
+    pair.to_one = pair.two.connect(&pair.relay.called_at()).unwrap();
     pair.to_two = pair.one.accept_timeout(PATIENCE).unwrap();
     pair.talk(&[8, 100_000]);
 }

@@ -114,7 +114,7 @@ fn a_relay_between_places_breaks_connections() {
         let players = talkers(&stage, &network, 10_000, 3, |to| {
             let on = network.relay(to.strip_prefix("tcp:").unwrap().parse().unwrap());
             on.reset_after(Way::There, 700_000);
-            let by = format!("tcp:{}", on.address());
+            let by = on.called_at();
             relay = Some(on);
             by
         });

@@ -10,10 +10,9 @@ mod resets;
 mod slow;
 
 use std::{
-    net::SocketAddr,
     sync::atomic::{AtomicUsize, Ordering},
     thread,
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use pinfold::{Builder, Endpoint, Error, PeerId, Progress, TagMatch};
@@ -21,7 +20,7 @@ use pinfold_tests::{
     Args,
     network::Relay,
     role::{self, hear, say},
-    stamp,
+    stamp, tcp_pair, until,
 };
 
 use self::{
@@ -63,19 +62,13 @@ impl Pair {
 
     /// The same, by a relay that has its `orders` before anything goes over it.
     fn by(one: Builder, two: Builder, orders: impl FnOnce(&Relay)) -> Pair {
-        let one = one.listen("tcp:127.0.0.1:0").build().unwrap();
-        let two = two.build().unwrap();
-        let address = one.listens_at().unwrap();
-        let to: SocketAddr = address.strip_prefix("tcp:").unwrap().parse().unwrap();
-        let relay = Relay::here(to);
-        orders(&relay);
-        let by = format!("tcp:{}", relay.address());
-        let (to_two, to_one) = thread::scope(|scope| {
-            let to_two = scope.spawn(|| one.accept_timeout(PATIENCE).unwrap());
-            let to_one = two.connect(&by).unwrap();
-            (to_two.join().unwrap(), to_one)
+        let mut relay = None;
+        let (one, to_two, two, to_one) = tcp_pair(one, two, |to| {
+            let relay = relay.insert(Relay::to(to));
+            orders(relay);
+            relay.called_at()
         });
-        Pair { one, to_two, two, to_one, relay }
+        Pair { one, to_two, two, to_one, relay: relay.expect("it was called") }
     }
 
     /// Sends messages of these lengths both ways at the same time.
@@ -103,16 +96,6 @@ impl Pair {
         self.relay.reset_after(pinfold_tests::network::Way::There, 0);
         until(|| self.relay.resets() > before);
         self.relay.reset_never();
-    }
-}
-
-/// Waits until a condition holds.
-#[track_caller]
-fn until(mut is_so: impl FnMut() -> bool) {
-    let end = Instant::now() + PATIENCE;
-    while !is_so() {
-        assert!(Instant::now() < end, "it does not come to that");
-        thread::sleep(Duration::from_millis(1));
     }
 }
 

@@ -233,9 +233,9 @@ pub(crate) fn errors_or_nothing(
         let one = builder().listen("tcp:127.0.0.1:0").build().unwrap();
         let two = builder().build().unwrap();
         let to = one.listens_at().unwrap();
-        let relay = Relay::here(to.strip_prefix("tcp:").unwrap().parse().unwrap());
+        let relay = Relay::to(&to);
         relay.reset_after(way, at);
-        let Ok(peer) = two.connect(&format!("tcp:{}", relay.address())) else { continue };
+        let Ok(peer) = two.connect(&relay.called_at()) else { continue };
         until(|| relay.resets() > 0);
         relay.reset_never();
         let talk = |one: &Endpoint, two: &Endpoint| {

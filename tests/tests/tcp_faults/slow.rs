@@ -3,7 +3,7 @@
 use std::{thread, time::Duration};
 
 use pinfold::Progress;
-use pinfold_tests::{Network, Stage, network::where_allowed, role::say, stamp};
+use pinfold_tests::{Network, Stage, network::where_allowed, role::say, stamp, tcp_pair};
 
 use super::{Args, NEVER, PATIENCE, builder, meet};
 
@@ -24,15 +24,9 @@ fn who_takes_nothing_for_long_is_not_taken_for_dead() {
         for sends_to_caller in [false, true] {
             scope.spawn(move || {
                 let progress = |sends| if sends { Progress::Dedicated } else { Progress::Inline };
-                let one = make(progress(sends_to_caller)).listen("tcp:127.0.0.1:0");
-                let one = one.build().unwrap();
-                let two = make(progress(!sends_to_caller)).build().unwrap();
-                let address = one.listens_at().unwrap();
-                let (to_two, to_one) = thread::scope(|scope| {
-                    let to_two = scope.spawn(|| one.accept_timeout(PATIENCE).unwrap());
-                    let to_one = two.connect(&address).unwrap();
-                    (to_two.join().unwrap(), to_one)
-                });
+                let [one, two] =
+                    [sends_to_caller, !sends_to_caller].map(|sends| make(progress(sends)));
+                let (one, to_two, two, to_one) = tcp_pair(one, two, str::to_owned);
                 let (from, to, at, by) = match sends_to_caller {
                     true => (&one, to_two, &two, to_one),
                     false => (&two, to_one, &one, to_two),
