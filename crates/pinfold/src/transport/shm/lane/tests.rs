@@ -74,6 +74,19 @@ fn long_pieces_have_room_for_several_and_it_is_given_back() {
     assert_eq!(budget.used(), tx.budgeted());
 }
 
+/// Where the budget is short, a range may turn out to be too short for what it was lent for.
+#[test]
+fn a_range_that_was_lent_in_vain_goes_back_with_the_memory() {
+    let (mut tx, mut rx) = ends();
+    let mut budget = Budget::new(1 << 20);
+    fill_up(&mut tx, &mut budget);
+    take_all(&mut rx);
+    assert!(tx.lend(LONG, LONG, &mut budget).unwrap().is_some());
+    tx.trim(&mut budget).unwrap();
+    assert_eq!((budget.used(), tx.budgeted()), (0, 0));
+    assert!(fill_up(&mut tx, &mut Budget::new(0)) <= BULK_BYTES_MIN);
+}
+
 #[test]
 fn the_first_long_piece_makes_room_for_several() {
     let (mut tx, _rx) = ends();

@@ -402,9 +402,12 @@ impl LaneTx {
         Ok(self.ring.consumed() == self.ring.produced())
     }
 
-    /// Gives bulk memory beyond the first page back, if nothing is in flight.
+    /// Gives bulk memory beyond the first page back, if nothing is in flight. Not between a lend
+    /// and its descriptor.
     pub(crate) fn trim(&mut self, budget: &mut Budget) -> Result<(), Violation> {
         if self.holding.bulk() > BULK_BYTES_MIN && self.is_drained()? {
+            // A range that was too short for its use has no descriptor.
+            self.bulk.reclaim(u64::MAX);
             self.holding.trim_bulk(budget);
             self.bulk.shrink(self.holding.bulk().min(self.bulk.size()));
         }
