@@ -65,7 +65,9 @@ fn traffic(end: &End, arena: &Arena, rounds: u64, mut after: impl FnMut(u64)) ->
         match remote.fetch_add(0, 1u64) {
             Ok(was) => assert_eq!(was, round),
             // The region goes before the peer does.
-            Err(Error::Withdrawn | Error::Revoked) => return endpoint.recv(peer, end.into(NEVER)).map(drop),
+            Err(Error::Withdrawn | Error::Revoked) => {
+                return endpoint.recv(peer, end.into(NEVER)).map(drop);
+            }
             Err(error) => return Err(error),
         }
         after(round);

@@ -1,5 +1,5 @@
 //! One suite for all transports: each property is a function of a transport, most of them over a
-//! [`Pair`](pair::Pair), and the table says on which transports it holds, and why not on the others.
+//! [`Pair`](pair::Pair), and the table says on which transports it holds, and why not on others.
 
 mod back_pressure;
 mod budgets;

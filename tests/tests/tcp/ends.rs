@@ -32,18 +32,6 @@ fn who_is_killed_is_gone() {
     assert!(endpoint.peers().is_empty());
 }
 
-#[test]
-fn disconnecting_tells_the_other_side() {
-    let ((one, to_two), (two, to_one)) = pair(builder(Progress::Inline), builder(Progress::Inline));
-    one.send(to_two, 1, b"goodbye").unwrap();
-    one.disconnect(to_two);
-    assert_eq!(&*two.recv(to_one, 1).unwrap(), b"goodbye");
-    let error = two.recv(to_one, 2).unwrap_err();
-    assert!(matches!(error, Error::PeerGone { how: Gone::Closed, .. }), "{error}");
-    let error = one.send(to_two, 2, b"nobody").unwrap_err();
-    assert!(matches!(error, Error::PeerGone { how: Gone::Disconnected, .. }), "{error}");
-}
-
 /// Memory of a send that is not received is its owner's again when the connection ends.
 #[test]
 fn what_was_on_its_way_ends_with_the_connection() {
