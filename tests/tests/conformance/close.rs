@@ -7,8 +7,10 @@ use pinfold_tests::{role::PATIENCE, stamp, until};
 use crate::pair::{End, LENGTHS, Pair, Transport};
 
 const SENT: u64 = 1;
-/// No message has it, and no receive asks for it.
+/// No message has it.
 const NEVER: u64 = 100;
+/// No receive asks for it.
+const UNWANTED: u64 = 101;
 const LONG: usize = 5 << 20;
 /// Short messages that are sent before the end; a lane has room for them.
 const SHORT: u64 = 20;
@@ -69,10 +71,10 @@ impl Hopeless {
         let queue = CompletionQueue::new().unwrap();
         let (endpoint, peer) = (&end.endpoint, end.peer);
         queue.add(1, endpoint.recv_owned(peer, end.into(NEVER), vec![7; 100]));
-        queue.add(2, endpoint.send_owned(peer, end.out(NEVER), stamp::bytes(LONG, 2)));
+        queue.add(2, endpoint.send_owned(peer, end.out(UNWANTED), stamp::bytes(LONG, 2)));
         Hopeless {
             queue,
-            long: endpoint.send_owned(peer, end.out(NEVER), stamp::bytes(LONG, 3)),
+            long: endpoint.send_owned(peer, end.out(UNWANTED), stamp::bytes(LONG, 3)),
             receive: endpoint.recv_owned(peer, end.into(NEVER), vec![7; 100]),
             message: endpoint.recv_message(peer, end.into(NEVER)),
         }
@@ -105,9 +107,9 @@ impl Hopeless {
 fn ends_at_once(end: &End, is_right: impl Fn(&Error) -> bool) {
     let (endpoint, peer) = (&end.endpoint, end.peer);
     let errors = [
-        endpoint.send(peer, end.out(NEVER), b"late").map(drop),
-        endpoint.send_timeout(peer, end.out(NEVER), &[1; 1000], PATIENCE).map(drop),
-        endpoint.send_owned(peer, end.out(NEVER), vec![1; LONG]).wait().0.map(drop),
+        endpoint.send(peer, end.out(UNWANTED), b"late").map(drop),
+        endpoint.send_timeout(peer, end.out(UNWANTED), &[1; 1000], PATIENCE).map(drop),
+        endpoint.send_owned(peer, end.out(UNWANTED), vec![1; LONG]).wait().0.map(drop),
         endpoint.recv(peer, end.into(NEVER)).map(drop),
         endpoint.recv_into(peer, end.into(NEVER), &mut [0; 8]).map(drop),
         endpoint.recv_owned(peer, end.into(NEVER), vec![0; 8]).wait().0.map(drop),
