@@ -26,13 +26,40 @@ use super::{
 };
 use crate::{
     copy::Copier,
-    memory::arena::Mapping,
+    memory::arena::{self, ArenaRef, Mapping},
     transport::shm::{
         lane::{LaneRx, LaneTx},
         ring::Violation,
     },
     wire::{descriptor::Piece, rendezvous::Place},
 };
+
+impl Part {
+    /// The extent of this process that all of this lies in, and its offset there. A few nanoseconds
+    /// where it lies in none.
+    #[inline]
+    pub(crate) fn locate(self) -> Option<(ArenaRef, u64)> {
+        // In use, by the invariant.
+        arena::find(self.ptr, self.len)
+    }
+
+    /// Copies all bytes into `piece` of a lane, which is as long.
+    #[inline(always)]
+    pub(crate) fn fill(self, lane: &mut LaneTx, piece: &mut Piece) -> Result<(), Violation> {
+        assert!(piece.len as usize <= self.len);
+        // SAFETY: readable by the invariant.
+        unsafe { lane.fill(piece, self.ptr) }
+    }
+
+    /// Copies `piece` of a lane here, as much of it as there is room for. Returns how much.
+    #[inline(always)]
+    pub(crate) fn drain(self, lane: &mut LaneRx, piece: Piece) -> Result<u64, Violation> {
+        let len = (piece.len as usize).min(self.len) as u32;
+        // SAFETY: writable by the invariant.
+        unsafe { lane.drain(Piece { len, ..piece }, self.ptr)? };
+        Ok(u64::from(len))
+    }
+}
 
 impl From<Part> for Scatter {
     fn from(part: Part) -> Scatter {

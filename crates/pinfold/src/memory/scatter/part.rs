@@ -1,17 +1,9 @@
 #![allow(unsafe_code)]
-//! Memory in one part, and its way into descriptors and out of them.
+//! Memory in one part, and its way into the words of descriptors and out of them.
 //!
 //! **Invariant.** As for [`scatter`](super): the memory stays valid until its operation has ended.
 
-use crate::{
-    memory::arena::{self, ArenaRef},
-    sync::{AtomicU64, Ordering},
-    transport::shm::{
-        lane::{LaneRx, LaneTx},
-        ring::Violation,
-    },
-    wire::descriptor::Piece,
-};
+use crate::sync::{AtomicU64, Ordering};
 
 /// Memory in one part.
 #[derive(Clone, Copy, Debug)]
@@ -37,14 +29,6 @@ impl Part {
     #[inline(always)]
     pub(crate) fn len(self) -> u64 {
         self.len as u64
-    }
-
-    /// The extent of this process that all of this lies in, and its offset there. A few nanoseconds
-    /// where it lies in none.
-    #[inline]
-    pub(crate) fn locate(self) -> Option<(ArenaRef, u64)> {
-        // In use, by the invariant.
-        arena::find(self.ptr, self.len)
     }
 
     /// Copies all of this, at most as many bytes as there are words, to the body of a descriptor.
@@ -96,22 +80,5 @@ impl Part {
             }
         }
         len as u64
-    }
-
-    /// Copies all bytes into `piece` of a lane, which is as long.
-    #[inline(always)]
-    pub(crate) fn fill(self, lane: &mut LaneTx, piece: &mut Piece) -> Result<(), Violation> {
-        assert!(piece.len as usize <= self.len);
-        // SAFETY: readable by the invariant.
-        unsafe { lane.fill(piece, self.ptr) }
-    }
-
-    /// Copies `piece` of a lane here, as much of it as there is room for. Returns how much.
-    #[inline(always)]
-    pub(crate) fn drain(self, lane: &mut LaneRx, piece: Piece) -> Result<u64, Violation> {
-        let len = (piece.len as usize).min(self.len) as u32;
-        // SAFETY: writable by the invariant.
-        unsafe { lane.drain(Piece { len, ..piece }, self.ptr)? };
-        Ok(u64::from(len))
     }
 }
