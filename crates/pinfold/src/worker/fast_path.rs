@@ -386,6 +386,7 @@ fn await_head(core: &mut Core, peer: &mut Peer) -> Option<Header> {
     for _ in 0..LOOKS {
         // Between two looks the sender gets the line for itself.
         clock::relax();
+        peer.rx.bring_behind();
         if let Some(header) = peer.rx.head() {
             return Some(header);
         }

@@ -361,6 +361,16 @@ impl<M: RingMemory> RingRx<M> {
         if header.seq() == self.seq { Some(header) } else { None }
     }
 
+    /// Has the processor bring the line behind that of the next descriptor, as it will be if no lap
+    /// ends: both then come over at the same time, where a message takes two.
+    #[inline(always)]
+    pub(crate) fn bring_behind(&self) {
+        let next = self.index + 1;
+        if next < self.memory.slots() {
+            let _ = self.memory.slot(next)[0].load(Ordering::Relaxed);
+        }
+    }
+
     /// The header of the descriptor behind the next one, whose header is `header`, if it has been
     /// published.
     #[inline(always)]

@@ -74,6 +74,12 @@ impl LaneRx {
         self.ring.word(i)
     }
 
+    /// Has the line behind that of the next descriptor come over at the same time.
+    #[inline(always)]
+    pub(crate) fn bring_behind(&self) {
+        self.ring.bring_behind();
+    }
+
     /// The header of the descriptor behind the next one, whose header is `header`, if it is there.
     #[inline(always)]
     pub(crate) fn behind(&self, header: Header) -> Option<Header> {
