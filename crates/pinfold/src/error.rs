@@ -6,9 +6,13 @@ use pinfold_sys::failed::Failed;
 
 use crate::policy::route::{Path, Receipt, Refusal};
 
+mod outstanding;
 mod remedy;
 
+pub use outstanding::Outstanding;
 pub(crate) use remedy::ELSEWHERE;
+
+use self::outstanding::listed;
 
 /// The result of a Pinfold operation.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -355,7 +359,7 @@ pub enum Error {
         /// The time that was waited.
         patience: Duration,
         /// The rest, by peer.
-        left: Vec<crate::Outstanding>,
+        left: Vec<Outstanding>,
     },
     /// An active message was not handled, or a request not answered.
     #[error("handler {id} of {peer} did not do it: {why}")]
@@ -443,10 +447,6 @@ pub enum Error {
 
 fn and(remedy: Option<String>) -> String {
     remedy.map(|remedy| format!("; {remedy}")).unwrap_or_default()
-}
-
-fn listed(left: &[crate::Outstanding]) -> String {
-    left.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
 }
 
 fn name_in_use(name: &str) -> String {

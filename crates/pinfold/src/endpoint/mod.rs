@@ -42,7 +42,6 @@ pub use builder::Builder;
 pub use completion::{Completed, Completion, CompletionQueue, Queueable};
 pub use config::Progress;
 pub use connecting::{AcceptRequest, ConnectRequest};
-pub use drain::Outstanding;
 pub use give::NotGiven;
 pub use handle::Endpoint;
 pub use handoff::{DonatedBuf, Handoff, HandoffVectored, ViewRequest};

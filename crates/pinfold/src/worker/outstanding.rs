@@ -7,8 +7,7 @@ use super::{
     peer::Peer,
 };
 use crate::{
-    Error, Gone, PeerId,
-    endpoint::Outstanding,
+    Error, Gone, Outstanding, PeerId,
     protocol::{
         active::receive::Act,
         handoff::{after_close::is_out, donate::Fate},
