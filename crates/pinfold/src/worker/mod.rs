@@ -34,6 +34,7 @@ pub(crate) mod inbound;
 pub(crate) mod matching;
 pub(crate) mod multi_recv;
 pub(crate) mod op;
+mod op_key;
 pub(crate) mod outbound;
 pub(crate) mod outstanding;
 pub(crate) mod peer;

@@ -3,6 +3,7 @@
 use std::{any::Any, collections::VecDeque, task::Waker};
 
 use super::abandoned::{Announced, Next, PassedOn};
+pub(crate) use super::op_key::OpKey;
 use crate::{
     Error, Path, PeerId, Receipt, Result,
     endpoint::{
@@ -31,25 +32,6 @@ pub(crate) use crate::{
         transfer::{Copied, Get, Putting, SharedGet, There},
     },
 };
-
-/// Names an operation until it is taken off the table; never a later one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct OpKey {
-    pub index: u32,
-    generation: u32,
-}
-
-impl OpKey {
-    /// The key as one number.
-    pub(crate) fn word(self) -> u64 {
-        u64::from(self.generation) << 32 | u64::from(self.index)
-    }
-
-    /// The key with this number.
-    pub(crate) fn of_word(word: u64) -> OpKey {
-        OpKey { index: word as u32, generation: (word >> 32) as u32 }
-    }
-}
 
 /// The result of a finished receive.
 #[derive(Debug)]

@@ -9,13 +9,14 @@
 //! A request costs no credit, for nothing of it is stored: bytes that do not go into a region are
 //! dropped as they come. The number of operations in flight is bounded on both sides.
 //!
-//! - here: the requester. `owner`: the owner.
+//! - here: the requester. `owner`: the owner; `landing`: writes that are coming in there.
 
+mod landing;
 mod owner;
 
 use std::{collections::VecDeque, sync::Arc};
 
-pub(crate) use self::owner::Landing;
+pub(crate) use self::landing::Landing;
 use crate::{
     Error, Path, PeerId, Receipt, Result, SharedBuf,
     memory::scatter::Scatter,

@@ -10,7 +10,10 @@ use std::{slice, sync::Arc};
 use pinfold_sys::process::Segment;
 
 use super::super::regions::ANSWERS_MAX;
-use super::Served;
+use super::{
+    Served,
+    landing::{Landed, Landing},
+};
 use crate::{
     Path, Receipt, SharedBuf,
     endpoint::region::atomics,
@@ -33,29 +36,6 @@ use crate::{
 /// Reads in flight that one peer may have. A read ends for the peer before it ends for the owner,
 /// which may have to wait until the kernel has finished with the memory; these are bounded, too.
 const SERVED_MAX: usize = 128;
-
-/// A write of a peer's that is coming in.
-pub(crate) struct Landing {
-    region: u64,
-    offset: u64,
-    /// `Ok`, or the reason why it is not written.
-    verdict: Result<(), NotUsed>,
-}
-
-/// A part of a region that is written.
-pub(crate) struct Landed {
-    pub part: Segment,
-    memory: Arc<SharedBuf>,
-    at: usize,
-}
-
-impl Landed {
-    /// Copies bytes to its beginning, by words: other threads and peers may use them at the same
-    /// time.
-    pub(crate) fn put(&self, bytes: &[u8]) {
-        self.memory.write(self.at, bytes);
-    }
-}
 
 impl Core {
     /// Begins an operation on a region that a peer asks for.
