@@ -10,7 +10,7 @@ use std::{
     time::Instant,
 };
 
-use super::message::Received;
+use super::received::Received;
 use crate::{
     Error, Path, PeerId, Receipt, Result,
     copy::Largest,

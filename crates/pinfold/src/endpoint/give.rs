@@ -6,7 +6,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::handoff::DonatedBuf;
+use crate::DonatedBuf;
 use crate::{
     Error, PeerId, Result,
     protocol::handoff::latest::Admission,

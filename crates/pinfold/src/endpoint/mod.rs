@@ -22,6 +22,7 @@ pub(crate) mod handoff;
 pub(crate) mod message;
 pub(crate) mod multi_recv;
 pub(crate) mod payload;
+pub(crate) mod received;
 pub(crate) mod region;
 pub(crate) mod reply;
 pub(crate) mod request;
@@ -30,6 +31,7 @@ pub(crate) mod send_timeout;
 pub(crate) mod space;
 pub(crate) mod view;
 
+pub use crate::memory::donated::DonatedBuf;
 pub use crate::worker::{
     matching::{Source, TagMatch},
     peer::PeerInfo,
@@ -44,9 +46,10 @@ pub use config::Progress;
 pub use connecting::{AcceptRequest, ConnectRequest};
 pub use give::NotGiven;
 pub use handle::Endpoint;
-pub use handoff::{DonatedBuf, Handoff, HandoffVectored, ViewRequest};
-pub use message::{Message, MultiReceived, Received};
+pub use handoff::{Handoff, HandoffVectored, ViewRequest};
+pub use message::Message;
 pub use multi_recv::MultiRecv;
+pub use received::{MultiReceived, Received};
 pub use region::{
     AtomicChange, AtomicRequest, AtomicWord, CopyRequest, Region, RegionKey, RegionRequest,
     RemoteRegion, Rights,

@@ -14,7 +14,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::{buffers::OwnedBufMut, message::MultiReceived, request::Request};
+use super::{buffers::OwnedBufMut, received::MultiReceived, request::Request};
 use crate::{
     ArenaBuf, Result,
     memory::scatter::Scatter,

@@ -20,7 +20,8 @@ use std::{
 use super::{
     blocking,
     buffers::{OwnedBuf, OwnedBufMut},
-    message::{Message, Received},
+    message::Message,
+    received::Received,
 };
 use crate::{
     Error, PeerId, Receipt, Result,

@@ -8,7 +8,7 @@
 
 use std::{cell::RefCell, collections::VecDeque, marker::PhantomData, sync::Arc};
 
-use super::{blocking, message::Received};
+use super::{blocking, received::Received};
 use crate::{
     Error, PeerId, Receipt, Result,
     memory::scatter::Part,

@@ -5,6 +5,8 @@ pub(crate) mod arena;
 #[cfg(not(loom))]
 pub(crate) mod cma_memory;
 #[cfg(not(loom))]
+pub(crate) mod donated;
+#[cfg(not(loom))]
 pub(crate) mod exported_extents;
 #[cfg(not(loom))]
 pub(crate) mod imported_extents;

@@ -4,7 +4,7 @@ use super::{
     abandoned::{Next, PassedOn},
     op::{Done, Keeps, OpKey, OpKind, OpTable, PartOf, RecvOp, RecvStage, SendOp, Taker, Wakes},
 };
-use crate::{Error, Result, endpoint::message::MultiReceived};
+use crate::{Error, Result, endpoint::received::MultiReceived};
 
 impl OpTable {
     /// Ends an operation. Its waker, if any, is pushed onto `wakes`.

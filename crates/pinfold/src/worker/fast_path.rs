@@ -17,7 +17,7 @@ use super::{
 use crate::{
     Path, PeerId, Receipt, Result,
     copy::Largest,
-    endpoint::message::Received,
+    endpoint::received::Received,
     failpoint::{self, Point},
     memory::{imported_extents::Loan, scatter::Part},
     policy::route::Why,

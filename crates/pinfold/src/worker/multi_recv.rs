@@ -18,7 +18,7 @@ use super::{
 };
 use crate::{
     Error, PeerId, Result,
-    endpoint::message::{MultiReceived, Received},
+    endpoint::received::{MultiReceived, Received},
     memory::scatter::Scatter,
     worker::matching::{Source, TagMatch},
 };

@@ -8,7 +8,7 @@ use crate::{
     Error, Path, PeerId, Receipt, Result,
     endpoint::{
         DonatedBuf,
-        message::{MultiReceived, Received},
+        received::{MultiReceived, Received},
     },
     memory::{imported_extents::Loan, scatter::Scatter, store::Landing},
     protocol::{
@@ -52,6 +52,13 @@ impl Arrived {
     /// A message that came into memory of the caller's.
     pub(crate) fn of(Received { peer, tag, len, receipt }: Received) -> Arrived {
         Arrived { peer, tag, len, receipt, bytes: None, loan: None }
+    }
+}
+
+impl From<&Arrived> for Received {
+    fn from(arrived: &Arrived) -> Received {
+        let Arrived { peer, tag, len, receipt, .. } = *arrived;
+        Received { peer, tag, len, receipt }
     }
 }
 
