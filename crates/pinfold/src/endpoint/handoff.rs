@@ -1,9 +1,4 @@
-#![allow(unsafe_code)]
 //! Memory of an arena that is given away: the message is the memory itself.
-//!
-//! **Invariant.** A donated buffer is kept, by its [`Handoff`] or by the engine, until every
-//! receiver has said that it looks at it no more, or is gone: only then is its buffer dropped or
-//! handed back.
 
 use std::{
     fmt,

@@ -1,8 +1,9 @@
 #![allow(unsafe_code)]
 //! Donated buffers: memory of an arena that is given away.
 //!
-//! **Invariant.** None of its own: an operation that has the bytes of a donated buffer keeps a
-//! clone of it.
+//! **Invariant.** A donated buffer is kept, by its [`Handoff`](crate::Handoff) or by the engine,
+//! until every receiver has said that it looks at it no more, or is gone: only then is its buffer
+//! dropped or handed back.
 
 use std::{fmt, sync::Arc};
 
