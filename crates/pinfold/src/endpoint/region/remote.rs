@@ -37,9 +37,10 @@ use crate::{
 /// They wait for no credit and no receive.
 ///
 /// A write, read or atomic operation that succeeds came before the region was revoked. When it
-/// returns, the caller's memory is the caller's again (PM 1.2's `SendDone`); other processors see
-/// the written bytes, in the order of the operations, some hops between cores later. After
-/// [`RemoteRegion::flush`] they all see them (`WriteDone`); bytes that the kernel wrote they see at
+/// returns, the bytes have left the caller's memory, which is the caller's again (PM 1.2's
+/// `WriteDone`); other processors see them in the region, in the order of the operations, some hops
+/// between cores later. After [`RemoteRegion::flush`] they are stored there for all
+/// (`SendDone`; Tezuka and others, *Pin-down Cache*, section 5); bytes that the kernel wrote are at
 /// once. A message that is sent to the owner after a write is received after it.
 #[derive(Clone)]
 pub struct RemoteRegion(Arc<Inner>);
