@@ -88,7 +88,10 @@ pub fn survivor(args: &Args) {
     let end = processes::end(args, builder);
     let arena = Arena::new().unwrap();
     let first = traffic(&end, &arena, u64::MAX, |_| ());
-    assert_eq!(gone(first.unwrap_err()), Gone::Closed);
+    // A goodbye does not come over a connection that just broke.
+    let how = gone(first.unwrap_err());
+    let may_break = args.text("by") != "memory";
+    assert!(how == Gone::Closed || may_break && matches!(how, Gone::Lost(_)), "{how}");
     let before = Baseline::now();
     say("has lost one");
     let peer = end.endpoint.accept_timeout(PATIENCE).unwrap();

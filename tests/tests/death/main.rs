@@ -201,9 +201,9 @@ mod points {
 
     const COUNTS: [u32; 3] = [1, 3, 20];
 
-    /// The points of the agent that copies.
-    const AGENTS: [Point; 4] =
-        [Point::BeforeServed, Point::AfterServed, Point::BeforePages, Point::AfterPages];
+    /// The points of the agent that copies. Where the kernel does, it changes words, in pages that
+    /// are there.
+    const AGENTS: [Point; 2] = [Point::BeforePages, Point::AfterPages];
 
     /// The points of the kernel's copies.
     const KERNELS: [Point; 2] = [Point::BeforeCarried, Point::AfterCarried];

@@ -21,6 +21,10 @@ const WAYS: [&str; 9] = [
     "libc::clone",
 ];
 
+/// The one call of another file: it starts a process for one operation, and waits for its end.
+const HELPER: (&str, &str) =
+    ("pinfold-sys/src/mem/fault_safe_change.rs", "libc::clone(help, top.cast(), flags, argument)");
+
 /// The one file that starts threads.
 const START: &str = "pinfold-sys/src/threads/start.rs";
 
@@ -90,7 +94,8 @@ fn threads_are_started_in_one_place() {
     let mut starts = 0;
     for (path, text) in &files {
         for (number, line) in text.lines().enumerate().filter(|_| path != START) {
-            if line.trim_start().starts_with("//") {
+            let is_helper = path == HELPER.0 && line.contains(HELPER.1);
+            if line.trim_start().starts_with("//") || is_helper {
                 continue;
             }
             let way = WAYS.iter().find(|way| line.contains(**way));
