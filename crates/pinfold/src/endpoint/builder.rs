@@ -172,6 +172,13 @@ impl Builder {
         self
     }
 
+    /// Has its transports do badly what they may do badly, at random from this seed.
+    #[cfg(test)]
+    pub(crate) fn faults(mut self, seed: u64) -> Builder {
+        self.config.faults = Some(seed);
+        self
+    }
+
     /// Bytes that all lanes to peers may grow by together, beyond the 16 KiB an idle peer takes.
     /// At the limit lanes stay small and messages go slower. Default: 64 MiB.
     pub fn lane_bytes_max(mut self, bytes: usize) -> Builder {

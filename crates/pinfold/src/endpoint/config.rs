@@ -66,6 +66,9 @@ pub(crate) struct Config {
     pub moves: Option<bool>,
     /// Allows the memory of receives to be prefaulted before their messages come; `None` as above.
     pub prepares: Option<bool>,
+    /// The seed of the faults of its transports.
+    #[cfg(test)]
+    pub faults: Option<u64>,
 }
 
 impl Default for Config {
@@ -94,6 +97,8 @@ impl Default for Config {
             sending: Settings::default(),
             moves: None,
             prepares: None,
+            #[cfg(test)]
+            faults: None,
         }
     }
 }

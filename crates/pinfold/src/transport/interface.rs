@@ -206,11 +206,11 @@ pub(crate) trait Direct {
     ) -> Result<(), Violation>;
 
     /// Messages that are on their way.
-    fn direct_ones(&self) -> usize;
+    fn direct_ones(&mut self) -> usize;
 
     /// The message whose bytes come next, and how many there are, if they need not go through the
     /// lane.
-    fn direct(&self) -> Option<(u32, u64)>;
+    fn direct(&mut self) -> Option<(u32, u64)>;
 
     /// They go through the lane after all.
     fn through_lane(&mut self);

@@ -2,6 +2,8 @@
 
 #[cfg(not(loom))]
 pub(crate) mod descriptor_channel;
+#[cfg(all(test, not(loom)))]
+pub(crate) mod faulty;
 #[cfg(not(loom))]
 mod interface;
 #[cfg(not(loom))]

@@ -113,6 +113,17 @@ pub(crate) struct TcpPeer {
 }
 
 impl PendingPeer {
+    /// The same, over a transport that has faults, if a seed for them is given.
+    #[cfg(test)]
+    pub(crate) fn with_faults(mut self, seed: Option<u64>) -> PendingPeer {
+        if let Some(seed) = seed {
+            let breaks = self.session.is_some();
+            let faulty = crate::transport::faulty::Faulty::new(self.transport, seed, breaks);
+            self.transport = Box::new(faulty);
+        }
+        self
+    }
+
     /// A peer on another host.
     ///
     /// # Errors

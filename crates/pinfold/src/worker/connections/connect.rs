@@ -244,6 +244,8 @@ impl Engine {
 
     /// A peer is connected.
     pub(crate) fn join(&mut self, pending: PendingPeer, granted: Limits) -> Result<PeerId> {
+        #[cfg(test)]
+        let pending = pending.with_faults(self.config.faults);
         let (model, own) = (self.core.model, self.connections.us.barrier_global);
         let reconnect_timeout = self.config.reconnect_timeout;
         let (status, endpoint) = (&mut self.core.status, pending.endpoint_id);

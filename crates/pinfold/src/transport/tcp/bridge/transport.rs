@@ -138,7 +138,7 @@ impl Transport for Bridge {
     }
 
     fn brings_direct(&self) -> bool {
-        self.direct().is_some()
+        self.receiving.direct().is_some()
     }
 
     fn resume(&mut self) -> Option<&mut dyn Resume> {
@@ -193,11 +193,11 @@ impl Direct for Bridge {
         unsafe { self.sending.send_directly(name, &word, header, words, parts) }
     }
 
-    fn direct_ones(&self) -> usize {
+    fn direct_ones(&mut self) -> usize {
         self.sending.direct_ones()
     }
 
-    fn direct(&self) -> Option<(u32, u64)> {
+    fn direct(&mut self) -> Option<(u32, u64)> {
         self.receiving.direct()
     }
 
