@@ -11,7 +11,7 @@ fn short_messages_come_whole_whatever_their_length_and_tag() {
     let of = |number: u64| {
         let len = 40 + number as usize % 90;
         // The high half changes often, now and then for long.
-        let high = if number / 200 % 2 == 0 { number % 3 } else { number / 200 };
+        let high = if (number / 200).is_multiple_of(2) { number % 3 } else { number / 200 };
         (high << 32 | number, stamp::bytes(len, number))
     };
     const EACH: u64 = 2000;
@@ -23,19 +23,19 @@ fn short_messages_come_whole_whatever_their_length_and_tag() {
                 let path = if bytes.len() > 56 { Path::Eager } else { Path::Inline };
                 assert_eq!(receipt.path, path, "{} bytes", bytes.len());
                 // The other side waits, or has posted its receive, or comes late.
-                if number % 64 == 0 {
+                if number.is_multiple_of(64) {
                     b_has_answered(&a, to_b);
                 }
             }
         });
         for number in 0..EACH {
             let (tag, bytes) = of(number);
-            if number % 5 == 0 {
+            if number.is_multiple_of(5) {
                 let posted = b.recv_owned(to_a, tag, vec![0; 200]);
                 let (received, buffer) = posted.wait();
                 let received = received.unwrap();
                 assert_eq!((received.tag, &buffer[..received.len as usize]), (tag, &bytes[..]));
-            } else if number % 7 == 0 {
+            } else if number.is_multiple_of(7) {
                 let mut short = [0; 60];
                 let received = b.recv_into(to_a, TagMatch::any(), &mut short);
                 let fits = bytes.len().min(60);
@@ -48,7 +48,7 @@ fn short_messages_come_whole_whatever_their_length_and_tag() {
                 let path = if bytes.len() > 56 { Path::Eager } else { Path::Inline };
                 assert_eq!((received.receipt.path, received.receipt.bytes), (path, received.len));
             }
-            if number % 64 == 0 {
+            if number.is_multiple_of(64) {
                 b.send(to_a, number, b"had").unwrap();
             }
         }
