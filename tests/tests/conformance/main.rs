@@ -103,7 +103,7 @@ table! {
         credit: holds,
         back_pressure: holds,
         resume: holds,
-        close: holds,
+        close: "a goodbye may be lost in its relay; then the other side waits for a connection",
         death: holds,
         budgets: holds,
         one_sided: holds,
