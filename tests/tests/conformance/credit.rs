@@ -68,7 +68,7 @@ fn spend(from: &End, to: &End) {
         assert_eq!(request.wait().0.unwrap().bytes, len as u64);
     }
     assert_eq!(to.endpoint.probe(to.peer, to.into(LATER)).unwrap(), None, "it was taken back");
-    // What was taken is credit again.
+    // Messages that were taken are credit again.
     until(|| to.status().1.owed == 0);
     let again = fill(from, true);
     assert!(again.messages >= filled.messages / 2, "{} of {}", again.messages, filled.messages);

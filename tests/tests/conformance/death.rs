@@ -83,7 +83,7 @@ pub fn mortal(args: &Args) {
 }
 
 pub fn survivor(args: &Args) {
-    // What is asked for by the first message that would gain by it would count as left behind.
+    // Means that the first message asks for would count as left behind.
     let builder = builder().reconnect_timeout(AWAY).prepare_receives(false).io_uring(false);
     let end = processes::end(args, builder);
     let arena = Arena::new().unwrap();
@@ -135,7 +135,7 @@ fn dies(end: &End, arena: &Arena, by_memory: bool) {
     right(endpoint.send(peer, 1, b"are you there").unwrap_err());
     right(endpoint.recv(peer, 1).unwrap_err());
     assert!(endpoint.peers().is_empty());
-    // What it had been given is back.
+    // Memory that it had been given is back.
     until(|| {
         endpoint.progress().unwrap();
         arena.stats().buffers == 0

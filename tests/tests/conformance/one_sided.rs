@@ -115,7 +115,7 @@ fn queued(queue: &CompletionQueue, len: usize, on: Transport) -> Vec<u8> {
     ended[0].take_buffer().unwrap()
 }
 
-/// What does not lie in the region, or on no word of it, is refused, and nothing is changed.
+/// Operations outside the region, or on no word of it, are refused, and nothing is changed.
 fn outside(remote: &RemoteRegion) {
     let (mut before, mut after) = (vec![0; 4096], vec![0; 4096]);
     let end = LEN as u64 - 4096;

@@ -138,7 +138,7 @@ pub struct Pair {
     pub two: End,
     /// The address that it called.
     pub address: String,
-    /// What is between the two, on a transport with faults. It goes last.
+    /// The relay between the two, on a transport with faults. It goes last.
     pub relay: Option<Relay>,
 }
 

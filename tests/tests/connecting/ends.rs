@@ -74,7 +74,7 @@ fn closing_ends_what_is_out() {
             thread::scope(|threads| {
                 let blocks = threads.spawn(|| endpoint.connect(&silent.1));
                 let waits = threads.spawn(|| endpoint.accept());
-                // Whether they have begun or not.
+                // Some have begun, others have not.
                 thread::sleep(Duration::from_millis(5));
                 endpoint.close();
                 assert!(matches!(blocks.join().unwrap(), Err(Error::Closed)));

@@ -64,7 +64,7 @@ pub(super) fn fickle(args: &Args) {
         let is_quiet = || caller.peers().is_empty() && listener.peers().is_empty();
         until(&both, || is_quiet().then_some(()));
     };
-    // What is made once is there from the first time on.
+    // Descriptors that are made once are there from the first time on.
     let (called, _) = meet(&caller, &listener, &address);
     caller.disconnect(called);
     goes();
@@ -189,7 +189,7 @@ fn a_wait_that_is_cancelled_takes_nobody() {
     let caller = builder().build().unwrap();
     let mut calls = caller.connect_request(&address);
     until(&[&caller, &listener], || calls.try_wait()).unwrap();
-    // What has ended cannot be cancelled any more.
+    // A request that has ended cannot be cancelled any more.
     until(&[&listener], || (listener.peers().len() == 1).then_some(()));
     assert!(!two.cancel());
     assert!(listener.peer(two.wait().unwrap()).is_some());

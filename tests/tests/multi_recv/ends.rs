@@ -110,7 +110,7 @@ fn one_that_is_dropped_loses_no_message() {
     }
 }
 
-/// What is left goes to receives that were posted, a receive of many among them.
+/// The messages that are left go to receives that were posted, a receive of many among them.
 #[test]
 fn one_that_is_dropped_leaves_its_messages_to_posted_receives() {
     let pair = Pair::new();

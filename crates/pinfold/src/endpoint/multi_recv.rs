@@ -138,7 +138,7 @@ impl<B: OwnedBufMut> MultiRecv<B> {
         self.inner.try_wait().map(|(_, buffer)| buffer)
     }
 
-    /// What a receive hands out that is over: the error that it ended with, once.
+    /// The error that a receive which is over ended with, once.
     fn end(&mut self) -> Option<Result<MultiReceived>> {
         self.inner.end_with(Ok(Done::UsedUp(None)))?.err().map(Err)
     }

@@ -1,4 +1,4 @@
-//! What was not delivered to a peer.
+//! Messages that were not delivered to a peer.
 
 use std::fmt;
 

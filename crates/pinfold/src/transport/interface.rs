@@ -56,8 +56,8 @@ impl From<io::Error> for Ended {
 
 /// The far ends of a pair's lanes.
 ///
-/// What a transport that is not [turned](Capabilities::is_turned) has nothing to say about, it
-/// leaves to the methods given here.
+/// The methods given here are those of a transport that is not [turned](Capabilities::is_turned):
+/// it has nothing to say about connections.
 pub(crate) trait Transport: Send {
     fn capabilities(&self) -> Capabilities;
 
@@ -79,11 +79,14 @@ pub(crate) trait Transport: Send {
     /// Ends that.
     fn unwatch(&self, epoll: &Epoll);
 
-    /// Wakes the other end of the lane, which has asked for that: the peer, or the transport.
+    /// Wakes the peer, which has asked for that. A transport that is turned is
+    /// [handed](Transport::hand_on) what there is instead.
     ///
     /// # Errors
     /// The peer could not be told. One that is gone is found out by other means.
-    fn ring(&mut self) -> io::Result<()>;
+    fn ring(&mut self) -> io::Result<()> {
+        Ok(())
+    }
 
     /// The socket by which descriptors of files go to the peer, if any can.
     fn channel(&self) -> Option<&Socket> {

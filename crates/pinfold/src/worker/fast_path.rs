@@ -451,8 +451,7 @@ fn take_head(
         (path, why) = (Path::Inline, Why::NOT_ASKED);
     } else if header.is_inline_first() {
         got_tag = u64::from(peer.tag_high_rx) << 32 | u64::from(header.aux());
-        let rest = peer.rx.behind(header).filter(|_| tag.matches(got_tag))?;
-        let two = header.inline_two_len(rest)?;
+        let (rest, two) = peer.rx.rest(header).filter(|_| tag.matches(got_tag))?;
         if core.matcher.would_take(peer.id, got_tag) {
             return None;
         }

@@ -57,10 +57,7 @@ impl Core {
                 self.small(peer, tag, &bytes_of(&body)[..len], Path::Inline)?;
             }
             Kind::InlineFirst => {
-                let rest = peer
-                    .rx
-                    .behind(header)
-                    .and_then(|rest| Some((rest, header.inline_two_len(rest)?)));
+                let rest = peer.rx.rest(header);
                 let (rest, len) = rest.ok_or(Violation("it wrote half a message"))?;
                 let mut bytes = [0; INLINE_TWO_MAX];
                 for (i, out) in bytes.chunks_exact_mut(8).enumerate() {

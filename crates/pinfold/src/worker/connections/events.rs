@@ -1,4 +1,4 @@
-//! What the engine does about events of its descriptors, and when timers are due.
+//! Events of the engine's descriptors, and timers that are due.
 
 use pinfold_sys::{
     cpu::clock,

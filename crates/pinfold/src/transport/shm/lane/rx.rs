@@ -80,10 +80,12 @@ impl LaneRx {
         self.ring.bring_behind();
     }
 
-    /// The header of the descriptor behind the next one, whose header is `header`, if it is there.
+    /// The header of the second descriptor of the message whose first is next, with this header,
+    /// and the bytes of both. `None`: no honest peer wrote the two.
     #[inline(always)]
-    pub(crate) fn behind(&self, header: Header) -> Option<Header> {
-        self.ring.behind(header)
+    pub(crate) fn rest(&self, first: Header) -> Option<(Header, usize)> {
+        let rest = self.ring.behind(first)?;
+        Some((rest, first.inline_two_len(rest)?))
     }
 
     /// Copies word `i` of the bodies of the next two descriptors out, the first of which has this

@@ -52,11 +52,6 @@ impl Transport for Bridge {
         let _ = self.socket.as_ref().map_or(Ok(()), |socket| epoll.remove(socket));
     }
 
-    fn ring(&mut self) -> io::Result<()> {
-        self.hand_on();
-        Ok(())
-    }
-
     fn turn(&mut self, waits: bool, budget: &mut Budget) -> Result<bool, Ended> {
         self.unless_ended(|bridge| {
             let Some(socket) = &mut bridge.socket else { return Ok(()) };
