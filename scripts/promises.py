@@ -63,9 +63,9 @@ def portions(targets):
         ("transfers", "own memory", "mapper", ("not_one_byte", "lacking::without")),
         ("kills", "at random", "death", ("at_random",)),
         ("attacks", "freezes and loops", "hostile", ("--include-ignored", "alone::", "freezes::", "loops::")),
-        ("kills", "at points", "failpoints", ("--exact", "points::at_every_point")),
-        ("kills", "at points of spaces", "failpoints", ("points::at_every_point_of_spaces",)),
-        ("kills", "at points, driven", "failpoints", ("points::at_every_point_with_a_thread",)),
+        ("kills", "at points", "death", ("--exact", "points::at_every_point")),
+        ("kills", "at points of spaces", "death", ("points::at_every_point_of_spaces",)),
+        ("kills", "at points, driven", "death", ("points::at_every_point_with_a_thread",)),
         ("transfers", "messages", "remapped", ("no_message",)),
         ("attacks", "scribbles and forgeries", "hostile", ("scribblers", "forgers", "givers_of_bad", "all_of_them")),
     )
@@ -75,7 +75,7 @@ def portions(targets):
 
 
 def build(names, place):
-    """The test programs, by name; `failpoints` is `death` with the numbered points."""
+    """The test programs, by name."""
     def built(flags):
         command = ["cargo", "test", "--locked", "--workspace", "--no-run", "--message-format=json", *flags]
         environment = dict(os.environ, CARGO_TARGET_DIR=str(place.target))
@@ -85,15 +85,10 @@ def build(names, place):
         messages = map(json.loads, done.stdout.splitlines())
         return {m["target"]["name"]: m["executable"] for m in messages if m.get("executable")}
 
-    programs = {}
-    if plain := [name for name in names if name not in ("failpoints", "fuzz")]:
-        programs = built([flag for name in plain for flag in ("--test", name)])
-        # The next build may take its place.
-        programs = {name: keep(program, place, name) for name, program in programs.items()}
-    if "failpoints" in names:
-        program = built(["--features", "pinfold-tests/failpoints", "--test", "death"])["death"]
-        programs["failpoints"] = keep(program, place, "failpoints")
-    return programs
+    names = [name for name in names if name != "fuzz"]
+    programs = built([flag for name in names for flag in ("--test", name)]) if names else {}
+    # The next build may take its place.
+    return {name: keep(program, place, name) for name, program in programs.items()}
 
 
 def keep(program, place, name):

@@ -1,6 +1,6 @@
-//! Kills a peer at random moments, and (with the feature `failpoints`) at every numbered point of
-//! the protocol. The survivor hears of it in every operation with the dead peer, goes on talking to
-//! others, and holds in the end the same as before.
+//! Kills a peer at random moments, and at every numbered point of the protocol. The survivor hears
+//! of it in every operation with the dead peer, goes on talking to others, and holds in the end the
+//! same as before.
 
 mod spaces;
 mod survivor;
@@ -191,7 +191,6 @@ fn at_random_with_a_thread_that_drives() {
 }
 
 /// Each point, met in both ways, at its first count and at later ones.
-#[cfg(feature = "failpoints")]
 mod points {
     use std::collections::BTreeSet;
 
