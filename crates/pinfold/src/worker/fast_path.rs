@@ -308,7 +308,7 @@ impl Core {
             Some(piece) => piece,
             None => match self.lend(peer, len as u32) {
                 Ok(Some(piece)) if u64::from(piece.len) == len => piece,
-                // A shorter range goes back with the next descriptor.
+                // A shorter range goes back when the next is lent.
                 _ => {
                     *chosen = Some(receipt);
                     return None;

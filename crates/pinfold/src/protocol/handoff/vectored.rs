@@ -208,8 +208,8 @@ impl Core {
     ) -> Result<Option<Piece>, Option<Violation>> {
         let Some(bytes) = self.shelve_parts(peer, memory) else { return Ok(None) };
         let piece = self.lend(peer, bytes.len() as u32).map_err(Some)?.ok_or(None)?;
-        // A lane whose budget is spent has no more. The piece that was lent goes back with the next
-        // descriptor.
+        // A lane whose budget is spent has no more. The piece that was lent goes back when the next
+        // one is.
         if (piece.len as usize) < bytes.len() {
             return Ok(None);
         }
