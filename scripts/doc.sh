@@ -2,5 +2,5 @@
 # Builds the documentation; a broken link is an error.
 . "$(dirname "$0")/lib.sh"
 RUSTDOCFLAGS="-D warnings" cargo doc --locked --no-deps --package pinfold --package pinfold-sys \
-    --features pinfold-sys/fabric,pinfold-sys/netns
+    --features pinfold-sys/fabric
 say "documentation: $target/doc/pinfold/index.html"

@@ -16,7 +16,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use pinfold_sys::socket::netns::Namespace;
+use pinfold_netns::Namespace;
 use rustix::process::Signal;
 use tempfile::TempDir;
 

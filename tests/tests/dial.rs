@@ -10,7 +10,7 @@ use std::{
 };
 
 use pinfold::{Builder, Endpoint, Error, PeerId, Progress};
-use pinfold_sys::socket::netns::{Link, NOBODY, Namespace, Reason};
+use pinfold_netns::{Link, NOBODY, Namespace, Reason};
 use pinfold_tests::{
     Args, Network, Stage, host,
     network::where_allowed,

@@ -9,7 +9,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use pinfold_sys::socket::netns::{Namespace, veth};
+use pinfold_netns::{Namespace, veth};
 use pinfold_tests::{
     Args, Network, Stage,
     network::{Way, where_allowed},

@@ -36,8 +36,6 @@
 //! - [`fault_safe_change`](crate::mem::fault_safe_change): atomic changes there.
 //! - [`prefault`](crate::mem::prefault): pages put where somebody will write.
 //! - [`poll`](crate::io::poll): sleeping until something happens.
-//! - `netns`: networks within this machine, for measurements and tests; with the feature of that
-//!   name.
 //! - `fabric`: libfabric, where it is installed, for measurements; with the feature of that name.
 //! - [`checker`]: detects Valgrind.
 //! - [`trial`], [`child`], [`identify`](crate::cpu::identify): finding out what is allowed here,

@@ -5,7 +5,7 @@ use std::{
     process::{Command, Stdio},
 };
 
-use pinfold_sys::socket::netns::{Namespace, user};
+use pinfold_netns::{Namespace, user};
 
 use crate::skip;
 

@@ -16,7 +16,7 @@ use std::{
     time::Duration,
 };
 
-use pinfold_sys::socket::netns::{Link, NOBODY, Namespace, Reason, bridge, veth};
+use pinfold_netns::{Link, NOBODY, Namespace, Reason, bridge, veth};
 
 pub use self::{
     inside::where_allowed,

@@ -11,7 +11,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use pinfold_sys::socket::netns::Namespace;
+use pinfold_netns::Namespace;
 use rustix::net::sockopt::set_socket_linger;
 
 use crate::host;

@@ -40,9 +40,7 @@ fn library() -> Vec<(String, String)> {
         for entry in fs::read_dir(&at).expect("the sources") {
             let path = entry.expect("a file").path();
             let name = path.file_name().and_then(|name| name.to_str()).expect("a name");
-            // Threads in networks of their own run their callers' code, in measurements and tests
-            // alone.
-            if ["tests", "model_tests", "tests.rs", "model_tests.rs", "netns"].contains(&name) {
+            if ["tests", "model_tests", "tests.rs", "model_tests.rs"].contains(&name) {
                 continue;
             }
             if path.is_dir() {

@@ -8,10 +8,8 @@ use std::{
     time::Duration,
 };
 
-use pinfold_sys::socket::{
-    datagram,
-    netns::{self, Link, NOBODY, Namespace, user, veth},
-};
+use pinfold_netns::{Link, NOBODY, Namespace, user, veth};
+use pinfold_sys::socket::datagram;
 
 use crate::perf::fail::{Fail, Result};
 
@@ -49,7 +47,7 @@ impl Ground {
         Ground::make().map_err(denied)
     }
 
-    fn make() -> Result<Ground, netns::Error> {
+    fn make() -> Result<Ground, pinfold_netns::Error> {
         let (near, far) = (Namespace::new()?, Namespace::new()?);
         let (near_end, far_end) = veth::pair((&near, "near"), (&far, "far"), u32::from(MTU))?;
         near_end.add_address(IpAddr::V4(HERE), 24)?;
@@ -100,6 +98,6 @@ impl Ground {
     }
 }
 
-fn denied(why: netns::Error) -> Fail {
+fn denied(why: pinfold_netns::Error) -> Fail {
     Fail::Said(format!("nothing can be measured without a network namespace to send into: {why}"))
 }

@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use pinfold_sys::socket::netns::{self, Link, Namespace, user, veth};
+use pinfold_netns::{Link, Namespace, user, veth};
 
 use crate::perf::{
     fail::{Fail, Result},
@@ -92,7 +92,11 @@ impl Ground {
     ///
     /// # Errors
     /// An error at a limit on descriptors.
-    pub(super) fn with_sys(&self, side: Side, command: &mut Command) -> Result<(), netns::Error> {
+    pub(super) fn with_sys(
+        &self,
+        side: Side,
+        command: &mut Command,
+    ) -> Result<(), pinfold_netns::Error> {
         match (self, side) {
             (Ground::Loopback, _) => Ok(()),
             (Ground::Cable(cable), Side::First) => cable.near.hold_with_sys(command),
@@ -104,7 +108,7 @@ impl Ground {
     ///
     /// # Errors
     /// With what is missing.
-    pub(super) fn check_sys(&self) -> Result<(), netns::Error> {
+    pub(super) fn check_sys(&self) -> Result<(), pinfold_netns::Error> {
         match self {
             Ground::Loopback => Ok(()),
             Ground::Cable(cable) => cable.near.check_sys().and_then(|()| cable.far.check_sys()),
@@ -123,7 +127,7 @@ impl Ground {
 }
 
 impl Cable {
-    fn new() -> Result<Cable, netns::Error> {
+    fn new() -> Result<Cable, pinfold_netns::Error> {
         let (near, far) = (Namespace::new()?, Namespace::new()?);
         let ends = veth::pair((&near, "near"), (&far, "far"), MTU)?;
         ends.0.add_address(IpAddr::V4(NEAR), 24)?;
@@ -136,7 +140,7 @@ impl Cable {
     }
 }
 
-fn denied(why: netns::Error) -> Fail {
+fn denied(why: pinfold_netns::Error) -> Fail {
     Fail::Said(format!(
         "--hosts 2 takes two network namespaces, which cannot be had: {why}; without them \
          `pinfold perf tcp` measures over the loopback"

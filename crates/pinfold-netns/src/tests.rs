@@ -33,7 +33,7 @@ fn with_networks(name: &str, test: impl FnOnce()) {
 fn again(name: &str) -> Command {
     // The file is run by the link, so that a user who cannot reach it can still run it.
     let mut again = Command::new("/proc/self/exe");
-    let name = format!("socket::netns::tests::{name}");
+    let name = format!("tests::{name}");
     again.args(["--exact", "--nocapture", &name]).env(AGAIN, "1");
     again
 }

@@ -1,5 +1,5 @@
 //! Networks within this machine, as a ground for measurements and tests; the library itself uses
-//! none of it, so it is here only with the feature `netns`.
+//! none of it.
 //!
 //! - [`Namespace`]: a network of its own, which lives as long as a descriptor, a thread or a
 //!   process holds it. It has no name that could stay behind. Programs within can have a `/sys`
