@@ -4,7 +4,9 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-use crate::{doctor, output, perf, top, transfer, tune};
+use pinfold_bench::{PerfArgs, tune};
+
+use crate::{doctor, output, top, transfer};
 
 /// Messages between processes, straight from and into the memory they already use.
 #[derive(Parser)]
@@ -18,7 +20,7 @@ struct Cli {
 enum Command {
     Doctor(Box<doctor::DoctorArgs>),
     /// Measure latency, bandwidth and rate beside what one would use instead
-    Perf(Box<perf::PerfArgs>),
+    Perf(Box<PerfArgs>),
     Send(Box<transfer::SendArgs>),
     Recv(Box<transfer::RecvArgs>),
     Top(Box<top::TopArgs>),
@@ -38,7 +40,7 @@ pub(crate) fn run() -> ExitCode {
     };
     match cli.command {
         Command::Doctor(args) => doctor::run(&args),
-        Command::Perf(args) => perf::run(&args),
+        Command::Perf(args) => pinfold_bench::run(&args),
         Command::Send(args) => transfer::send(*args),
         Command::Recv(args) => transfer::recv(*args),
         Command::Top(args) => top::run(&args),

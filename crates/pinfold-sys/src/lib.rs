@@ -16,10 +16,9 @@
 //!   moving pages within it.
 //! - [`pin`](crate::mem::pin): keeping pages where they are; [`frames`](crate::mem::frames): which
 //!   they are.
-//! - [`datagram`](crate::socket::datagram): sending from memory that stays where it is, and is not
-//!   copied.
-//! - [`send_ring`](crate::io::send_ring): the same over connections, out of anybody's memory.
-//! - [`refused`]: the refusals of the four before this one; [`failed`]: the failed one of several
+//! - [`send_ring`](crate::io::send_ring): sending over connections out of anybody's memory, without
+//!   a copy.
+//! - [`refused`]: the refusals of the three before this one; [`failed`]: the failed one of several
 //!   calls.
 //! - [`maps`](crate::mem::maps), [`threads`]: the kinds of memory at each address, and the calls
 //!   that this process's threads are in; how threads are started.
@@ -36,7 +35,6 @@
 //! - [`fault_safe_change`](crate::mem::fault_safe_change): atomic changes there.
 //! - [`prefault`](crate::mem::prefault): pages put where somebody will write.
 //! - [`poll`](crate::io::poll): sleeping until something happens.
-//! - `fabric`: libfabric, where it is installed, for measurements; with the feature of that name.
 //! - [`checker`]: detects Valgrind.
 //! - [`trial`], [`child`], [`identify`](crate::cpu::identify): finding out what is allowed here,
 //!   without coming to harm.

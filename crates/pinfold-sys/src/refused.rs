@@ -45,16 +45,21 @@ pub struct Error<W> {
 }
 
 impl<W: Why> Error<W> {
-    pub(crate) fn new(call: &'static str, errno: Errno) -> Error<W> {
+    /// A refusal of `call`, for the usual reason.
+    pub fn new(call: &'static str, errno: Errno) -> Error<W> {
         Error { call, range: None, errno, reason: W::of(errno) }
     }
 
-    pub(crate) fn because(mut self, reason: W) -> Error<W> {
+    /// The same for another reason.
+    #[must_use]
+    pub fn because(mut self, reason: W) -> Error<W> {
         self.reason = reason;
         self
     }
 
-    pub(crate) fn over(mut self, range: &Range<usize>) -> Error<W> {
+    /// The same of these addresses.
+    #[must_use]
+    pub fn over(mut self, range: &Range<usize>) -> Error<W> {
         self.range = Some((range.start, range.end));
         self
     }

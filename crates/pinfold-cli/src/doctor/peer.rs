@@ -10,11 +10,11 @@ use std::{
 };
 
 use pinfold::Endpoint;
+use pinfold_bench::units;
 
 use crate::{
     exit,
     output::{Lost, put},
-    perf::units,
     words::Words,
 };
 

@@ -2,13 +2,12 @@
 
 use std::fmt::Write as _;
 
+use pinfold_bench::units;
+
 use super::report::{
     Cost, Costs, Facility, Limit, Problem, Remedy, Report, Room, Severity, Status, Use,
 };
-use crate::{
-    fold::{Width, fold, hanging},
-    perf::units,
-};
+use crate::fold::{Width, fold, hanging};
 
 /// Good, worth a look, bad.
 #[derive(Clone, Copy)]

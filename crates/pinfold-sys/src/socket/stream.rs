@@ -5,7 +5,6 @@
 
 pub mod congestion;
 mod info;
-pub mod ring;
 pub mod signs;
 pub mod zerocopy;
 

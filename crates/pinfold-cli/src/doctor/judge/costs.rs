@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::super::report::{Cost, Costs};
-use crate::perf::{
+use pinfold_bench::{
     brief::{Brief, BriefRow, Route, What},
     busy,
     class::Class,

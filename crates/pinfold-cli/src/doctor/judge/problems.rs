@@ -11,7 +11,7 @@ use super::{
     denial::{self, Call, Context},
     remedy::{self, Of},
 };
-use crate::perf::units;
+use pinfold_bench::units;
 
 /// All of them, worst first.
 pub(super) fn all(

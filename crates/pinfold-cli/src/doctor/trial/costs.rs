@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::super::child::{self, Denial, Tried};
 use super::connect::ConnectTrial;
-use crate::perf::brief::{self, Brief};
+use pinfold_bench::brief::{self, Brief};
 
 /// Time of the measurement.
 const TIME: Duration = Duration::from_millis(2700);

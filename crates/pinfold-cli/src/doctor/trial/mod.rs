@@ -15,7 +15,7 @@ use rustix::process::{Resource, Rlimit, setrlimit};
 
 use self::{calls::Calls, connect::ConnectTrial, reach::Reach};
 use super::child::{self, Denial, Tried};
-use crate::perf::brief::Brief;
+use pinfold_bench::brief::Brief;
 
 /// A limit's name, and its soft and hard value; `None` for no limit.
 pub(crate) type Rlimits = (&'static str, Option<u64>, Option<u64>);

@@ -1,7 +1,7 @@
 //! Costs, as recorded on machines that were idle and on others.
 
 use super::*;
-use crate::perf::{
+use pinfold_bench::{
     brief::{Brief, BriefRow, Route, What},
     class::Class,
     load::{Conditions, Load},
