@@ -2,11 +2,11 @@
 #![allow(unsafe_code)]
 // Invariant: code between `fork` and `exec` makes system calls only; it allocates nothing.
 
-use std::{os::unix::process::CommandExt, process::Command};
+use std::{io, os::unix::process::CommandExt, process::Command};
 
 use rustix::{
     io::Errno,
-    process::{Signal, getpid, getppid, set_parent_process_death_signal},
+    process::{Pid, Signal, getpid, getppid, set_parent_process_death_signal},
 };
 
 use crate::cpu::affinity;
@@ -26,13 +26,18 @@ pub fn pin(command: &mut Command, cpu: usize) {
 /// that it starts itself are not killed. See `PR_SET_PDEATHSIG` of `prctl(2)`.
 pub fn end_with_this_thread(command: &mut Command) {
     let parent = getpid();
-    let bind = move || {
-        set_parent_process_death_signal(Some(Signal::KILL))?;
-        // The parent may have ended before that.
-        if getppid() == Some(parent) { Ok(()) } else { Err(Errno::SRCH.into()) }
-    };
     // SAFETY: makes two system calls, and allocates nothing.
-    unsafe { command.pre_exec(bind) };
+    unsafe { command.pre_exec(move || end_with(parent)) };
+}
+
+/// Has this process be killed as soon as the thread of its parent that started it ends. Makes two
+/// system calls. See `PR_SET_PDEATHSIG` of `prctl(2)`.
+///
+/// # Errors
+/// `ESRCH` if `parent` has ended before that, or the error of a filter.
+pub fn end_with(parent: Pid) -> io::Result<()> {
+    set_parent_process_death_signal(Some(Signal::KILL))?;
+    if getppid() == Some(parent) { Ok(()) } else { Err(Errno::SRCH.into()) }
 }
 
 #[cfg(test)]

@@ -10,14 +10,16 @@ use std::{
     marker::PhantomData,
     os::fd::OwnedFd,
     path::PathBuf,
+    sync::atomic::{AtomicBool, Ordering},
     time::{Duration, Instant},
 };
 
+use pinfold_sys::program;
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
     io::Errno,
     pipe::{PipeFlags, pipe_with},
-    process::{Pid, Signal, WaitOptions, kill_process, waitpid},
+    process::{Pid, Signal, WaitOptions, getpid, kill_process, waitpid},
 };
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
@@ -64,6 +66,17 @@ pub(crate) const PIPE: &str = "pipe";
 /// very busy or stops its processes.
 const PATIENCE: Duration = Duration::from_secs(20);
 
+/// Set if children end with this process, however that ends.
+static BOUND: AtomicBool = AtomicBool::new(false);
+
+/// Has all children from now on end with this process, if that may be asked for: a child finds that
+/// out, since a filter may kill it for `prctl`.
+pub(crate) fn bind() {
+    let parent = getpid();
+    let bound = attempt("prctl", || program::end_with(parent).map_err(Denial::of("prctl")));
+    BOUND.store(bound.is_ok(), Ordering::Relaxed);
+}
+
 /// Tries something in a child and waits for it. A death of the child is put down to `call`.
 pub(crate) fn attempt<T>(call: &'static str, work: impl FnOnce() -> Tried<T>) -> Tried<T>
 where
@@ -93,7 +106,11 @@ where
     T: Serialize + DeserializeOwned,
 {
     let (answer, to) = pipe_with(PipeFlags::CLOEXEC).map_err(Denial::of(PIPE))?;
+    let parent = getpid();
     let job = move || {
+        if BOUND.load(Ordering::Relaxed) && program::end_with(parent).is_err() {
+            return 1;
+        }
         let answer = serde_json::to_vec(&work()).unwrap_or_default();
         let mut left = &answer[..];
         while !left.is_empty() {

@@ -44,6 +44,7 @@ pub(crate) fn all(measure: bool) -> Trials {
     // Processes that a filter kills need not leave core dumps.
     let none = Rlimit { current: Some(0), maximum: Some(0) };
     let _ = setrlimit(Resource::Core, none);
+    child::bind();
     let meeting = connect::hold();
     let measure = measure && meeting.works();
     Trials {
