@@ -16,8 +16,8 @@
 use super::{
     Engine,
     core::{Core, Unexpected},
+    inbound_stream::Sink,
     op::{Arrived, Bytes, Done, Keeps, Lending, Op, OpKey, OpKind, RecvOp, RecvStage},
-    peer::Sink,
 };
 use crate::protocol::handoff::{
     after_close::Left,

@@ -15,7 +15,8 @@
 use super::{
     Engine,
     core::{Core, Unexpected},
-    peer::{Inbound, MESSAGE_COST, Peer, Sink},
+    inbound_stream::{Inbound, Sink},
+    peer::{MESSAGE_COST, Peer},
 };
 use crate::{
     memory::store::Kept,

@@ -8,8 +8,9 @@ use pinfold_sys::cpu::clock;
 use super::{
     Engine,
     core::{Core, Unexpected},
+    inbound_stream::{Came, Inbound, Sink},
     op::{Arrived, Bytes, Done, OpKey, RecvStage},
-    peer::{Came, Inbound, MESSAGE_COST, Peer, Sink},
+    peer::{MESSAGE_COST, Peer},
     prefault::PREFAULT_FROM,
 };
 use crate::{

@@ -31,6 +31,7 @@ pub(crate) mod fast_path;
 pub(crate) mod gauges;
 pub(crate) mod handshakes;
 pub(crate) mod inbound;
+pub(crate) mod inbound_stream;
 pub(crate) mod matching;
 pub(crate) mod multi_recv;
 pub(crate) mod op;

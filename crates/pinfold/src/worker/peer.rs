@@ -1,10 +1,11 @@
-//! One connected peer: its lanes, its queues, its inbound messages.
+//! One connected peer: its lanes, its queues, its credit.
 
 use std::{collections::VecDeque, sync::Arc};
 
 use rustc_hash::FxHashMap;
 
 use super::{
+    inbound_stream::Inbound,
     op::OpKey,
     peer_times::PeerTimes,
     pending_peer::{PendingPeer, Session},
@@ -12,9 +13,9 @@ use super::{
 };
 use crate::{
     Gone, PathSet, PeerId, Receipt,
-    copy::{Copier, Largest, Reader, Tally},
+    copy::{Copier, Reader, Tally},
     failpoint::{self, Point},
-    memory::{exported_extents::ExportedExtents, store::Kept},
+    memory::exported_extents::ExportedExtents,
     policy::{
         route::{CostModel, Path, Permissions, Refusal},
         two_way::TwoWay,
@@ -26,7 +27,7 @@ use crate::{
         },
         rma::{
             cma::{CmaAccess, Way},
-            served::{Landing, ServedRma},
+            served::ServedRma,
         },
     },
     status::PeerRecord,
@@ -43,7 +44,6 @@ use crate::{
     wire::{
         descriptor::{Body, Header, INLINE_MAX, Kind},
         layout::Direction,
-        rendezvous::Request,
     },
     worker::matching::UnexpectedKey,
 };
@@ -74,78 +74,6 @@ pub struct PeerInfo {
     pub paths: PathSet,
     /// Why messages to it cannot go by `cma`; `None` if they can.
     pub cma_refused: Option<Refusal>,
-}
-
-/// A message that comes in pieces.
-pub(crate) struct Inbound {
-    pub sid: u32,
-    pub tag: u64,
-    /// Its true length.
-    pub len: u64,
-    /// Bytes that are to come.
-    pub end: u64,
-    /// Bytes that have come.
-    pub got: u64,
-    pub came: Came,
-    /// True if the sender took it to be mapped here.
-    pub offered: bool,
-    /// The answer of the kernel when it was asked for the message; 0 if it was not.
-    pub errno: u32,
-    pub sink: Sink,
-    /// The credit that it holds while no receive has asked for it.
-    pub cost: u64,
-    /// When its first piece came, ticks, if it is long enough for the time to be reported to its
-    /// sender.
-    pub started: u64,
-    /// The word in which the sender claims what it copies, if the rest may be taken over.
-    pub request: Option<Request>,
-    /// The number under which the sender asked for its time from the first piece on.
-    pub sample_number: Option<u8>,
-}
-
-impl Inbound {
-    /// A message of `len` bytes, of which none have come yet and all are to.
-    pub(crate) fn new(sid: u32, tag: u64, len: u64, sink: Sink) -> Inbound {
-        Inbound {
-            sid,
-            tag,
-            len,
-            end: len,
-            got: 0,
-            came: Came::default(),
-            offered: false,
-            errno: 0,
-            sink,
-            cost: 0,
-            started: 0,
-            request: None,
-            sample_number: None,
-        }
-    }
-}
-
-/// The copied part of an inbound message.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Came {
-    /// Bytes copied to where they belong.
-    pub copied: u64,
-    /// Those of them that were stored before.
-    pub stored: u64,
-    /// Those of them that the kernel copied there.
-    pub cma: u64,
-    pub by: Largest,
-}
-
-/// The destination of the pieces of an inbound message.
-pub(crate) enum Sink {
-    /// To the memory of a receive.
-    Op(OpKey),
-    /// To memory of ours, until a receive asks for it.
-    Keep(UnexpectedKey, Kept),
-    /// To the memory of a read of a region.
-    Read(OpKey),
-    /// To a region of ours.
-    Write(Box<Landing>),
 }
 
 /// A descriptor that answers the peer, waiting for room.
@@ -426,10 +354,5 @@ impl Peer {
             receipt.refuse(Path::Cma, self.info.cma_refused.unwrap_or(Refusal::Slower));
         }
         receipt
-    }
-
-    /// The inbound stream `sid`.
-    pub(crate) fn inbound_at(&self, sid: u32) -> Option<usize> {
-        self.inbound.iter().position(|stream| stream.sid == sid)
     }
 }

@@ -13,8 +13,9 @@ use std::ptr;
 use super::{
     Engine,
     core::Core,
+    inbound_stream::Sink,
     op::{Done, OpKey, SendOp, SendStage},
-    peer::{MESSAGE_COST, Peer, Sink},
+    peer::{MESSAGE_COST, Peer},
 };
 use crate::{
     Path,

@@ -19,8 +19,9 @@ use crate::{
     worker::{
         core::Core,
         inbound::{bytes_of, check_first},
+        inbound_stream::{Inbound, Sink},
         op::{Arrived, Bytes, Done, Keeps, Op, OpKey, OpKind, RecvOp, RecvStage, SendOp},
-        peer::{Inbound, MESSAGE_COST, Peer, Sink},
+        peer::{MESSAGE_COST, Peer},
     },
 };
 

@@ -25,8 +25,9 @@ use crate::{
     },
     worker::{
         core::Core,
+        inbound_stream::{Inbound, Sink},
         op::{Arrived, Get, OpKey, RecvStage, SharedGet, There, gone},
-        peer::{Inbound, Peer, Sink},
+        peer::Peer,
     },
 };
 

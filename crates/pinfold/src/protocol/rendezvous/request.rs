@@ -18,8 +18,9 @@ use crate::{
     wire::rendezvous::{Request, Rts},
     worker::{
         core::Core,
+        inbound_stream::{Inbound, Sink},
         op::{Get, OpKey, RecvStage, There},
-        peer::{Inbound, Peer, Sink},
+        peer::Peer,
     },
 };
 

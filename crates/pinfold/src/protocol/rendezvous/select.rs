@@ -30,8 +30,9 @@ use crate::{
     worker::{
         abandoned::no_memory,
         core::Core,
+        inbound_stream::{Came, Inbound, Sink},
         op::{Arrived, Bytes, Lending, OpKey, RecvStage, There},
-        peer::{Came, Inbound, Peer, Sink},
+        peer::Peer,
     },
 };
 

@@ -30,8 +30,9 @@ use crate::{
         Engine,
         core::Core,
         inbound::bytes_of,
+        inbound_stream::{Came, Inbound, Sink},
         op::{Done, Op, OpKey, OpKind, RecvOp, RecvStage, SendOp, SendStage},
-        peer::{Came, Inbound, Peer, Sink},
+        peer::Peer,
     },
 };
 

@@ -28,8 +28,9 @@ use crate::{
     worker::{
         core::Core,
         inbound::bytes_of,
+        inbound_stream::{Came, Inbound, Sink},
         op::{Keeps, Op, OpKind, SendOp},
-        peer::{Came, Inbound, Peer, Sink},
+        peer::Peer,
     },
 };
 
