@@ -166,7 +166,7 @@ impl Engine {
         announced: Option<Box<Announced>>,
         lending: Lending,
     ) -> Unexpected {
-        let sender = self.peers.get_mut(id).filter(|peer| peer.leaving.is_none());
+        let sender = self.peers.get_mut(id).filter(|peer| !peer.is_leaving());
         if let Lending::One(loan) = lending {
             self.core.status.record_of(id).uncount_received(Path::Handoff, len);
             // SAFETY: the loan has not been given back.
@@ -220,7 +220,7 @@ impl Engine {
             RecvStage::Requested(requested) => (requested.peer, None),
             _ => return None,
         };
-        let peer = self.peers.get(id).filter(|peer| peer.leaving.is_none())?;
+        let peer = self.peers.get(id).filter(|peer| !peer.is_leaving())?;
         let (tag, len) = pulled.or_else(|| {
             let goes_there = |sink: &Sink| matches!(sink, Sink::Op(other) if *other == key);
             let stream = peer.inbound.iter().find(|stream| goes_there(&stream.sink))?;

@@ -152,9 +152,7 @@ impl Engine {
     pub(crate) fn owes_answers(&mut self) -> bool {
         let peers = &mut self.peers;
         self.core.blocked.iter().any(|index| {
-            peers
-                .at_mut(*index)
-                .is_some_and(|peer| peer.leaving.is_none() && !peer.control.is_empty())
+            peers.at_mut(*index).is_some_and(|peer| !peer.is_leaving() && peer.controls() > 0)
         })
     }
 }

@@ -136,14 +136,14 @@ impl Core {
 
     /// The same of a descriptor with this header.
     pub(crate) fn answer_by(&mut self, peer: &mut Peer, header: Header, words: &[u64]) {
-        if peer.control.is_empty() && peer.tx.has_room(&mut self.lane_budget) == Ok(true) {
+        if peer.controls() == 0 && peer.tx.has_room(&mut self.lane_budget) == Ok(true) {
             peer.tx.push(header, words);
             self.ring(peer);
             return;
         }
         let mut body = [0; 7];
         body[..words.len()].copy_from_slice(words);
-        peer.control.push_back(Control { header, body, words: words.len() });
+        peer.queue_control(Control { header, body, words: words.len() });
         self.block(peer);
     }
 
@@ -159,7 +159,7 @@ impl Core {
     /// Wakes the peer if it sleeps.
     #[inline(always)]
     pub(crate) fn ring(&mut self, peer: &mut Peer) {
-        if peer.tx.must_ring() {
+        if peer.tx.must_ring(peer.fence) {
             self.ring_now(peer);
         }
     }

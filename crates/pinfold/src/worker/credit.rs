@@ -199,11 +199,11 @@ impl Peer {
     #[inline(always)]
     pub(crate) fn has_credit(&mut self, len: u64) -> bool {
         let after = self.sent_cost + MESSAGE_COST + len;
-        if after - self.released <= self.window {
+        if after <= self.credit_end {
             return true;
         }
         self.refresh_credit();
-        after.saturating_sub(self.released) <= self.window
+        after <= self.credit_end
     }
 
     /// Reads how much the receiver has released. A cursor that makes no sense is not believed.
@@ -211,8 +211,13 @@ impl Peer {
         let released = self.tx.released();
         if released > self.released && released <= self.sent_cost {
             self.released = released;
+            self.note_credit_end();
             self.record.note_credit(self.sent_cost - released);
         }
+    }
+
+    fn note_credit_end(&mut self) {
+        self.credit_end = self.released.saturating_add(self.window);
     }
 
     /// The receiver stores a message of `len` bytes that was announced for want of credit alone: it
@@ -225,6 +230,7 @@ impl Peer {
     pub(crate) fn widened(&mut self, credit: u64) {
         if credit > self.window {
             self.window = credit;
+            self.note_credit_end();
             self.record.note_credit_max(credit);
         }
     }

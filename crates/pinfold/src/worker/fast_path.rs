@@ -115,28 +115,8 @@ impl Engine {
     /// and once the store queue is full (64 entries, say), so does the next message.
     #[inline(always)]
     pub(crate) fn send_at_once(&mut self, id: PeerId, tag: u64, memory: Part) -> bool {
-        debug_assert!(memory.len() <= INLINE_MAX as u64);
         let (core, Some(peer)) = (&mut self.core, self.peers.get_mut(id)) else { return false };
-        let cost = MESSAGE_COST + memory.len();
-        let sent_cost = peer.sent_cost + cost;
-        let goes = !self.closed
-            && peer.is_clear()
-            && peer.permissions.may(Path::Inline)
-            && (tag >> 32) as u32 == peer.tag_high_tx
-            && sent_cost - peer.released <= peer.window
-            && peer.tx.has_room_known();
-        if !goes {
-            return false;
-        }
-        failpoint::hit(Point::BeforeInline);
-        peer.sent_cost = sent_cost;
-        peer.record.count_sent(Path::Inline, memory.len());
-        let header = Header::new(Kind::Inline, memory.len() as u8, tag as u32);
-        memory.read_words(peer.tx.next_body());
-        peer.tx.publish(header);
-        failpoint::hit(Point::AfterInline);
-        core.ring(peer);
-        true
+        !self.closed && core.send_at_once(peer, tag, memory)
     }
 
     /// Sends a message of one part that fits a descriptor or one piece. `None`: it has to be
@@ -185,7 +165,7 @@ impl Engine {
         }
         match from {
             Source::Peer(id) => {
-                let peer = self.peers.get_mut(id).filter(|peer| peer.leaving.is_none())?;
+                let peer = self.peers.get_mut(id).filter(|peer| !peer.is_leaving())?;
                 let header = await_head(&mut self.core, peer)?;
                 take_head(&mut self.core, peer, header, tag, memory)
             }
@@ -194,7 +174,7 @@ impl Engine {
                 for _ in 0..looks {
                     for &index in &self.hot {
                         let Some(peer) = self.peers.at_mut(index) else { continue };
-                        if let (Some(header), None) = (peer.rx.head(), peer.leaving) {
+                        if let (Some(header), None) = (peer.rx.head(), peer.leaving()) {
                             return take_head(&mut self.core, peer, header, tag, memory);
                         }
                     }
@@ -215,7 +195,7 @@ impl Engine {
             return None;
         }
         let core = &mut self.core;
-        let peer = self.peers.get_mut(id).filter(|peer| peer.leaving.is_none())?;
+        let peer = self.peers.get_mut(id).filter(|peer| !peer.is_leaving())?;
         let mut header = await_head(core, peer)?;
         if header.kind() == Some(Kind::Fin) {
             header = pass_ends(core, peer, header)?;
@@ -250,7 +230,7 @@ impl Engine {
     /// nothing happened.
     #[inline(always)]
     pub(crate) fn give_back_fast(&mut self, id: PeerId, loan: &Loan) -> bool {
-        let Some(peer) = self.peers.get_mut(id).filter(|peer| peer.leaving.is_none()) else {
+        let Some(peer) = self.peers.get_mut(id).filter(|peer| !peer.is_leaving()) else {
             return false;
         };
         if !peer.returns.is_next(loan.number) || !self.core.imported.give_recent_back(loan) {
@@ -280,13 +260,36 @@ impl Engine {
             return None;
         }
         self.turn();
-        let peer = self.peers.get_mut(id).filter(|peer| peer.leaving.is_none())?;
+        let peer = self.peers.get_mut(id).filter(|peer| !peer.is_leaving())?;
         let header = peer.rx.head()?;
         take_head(&mut self.core, peer, header, tag, memory)
     }
 }
 
 impl Core {
+    /// [`Engine::send_at_once`], to a peer of which no more than its hot lines are touched.
+    #[inline(always)]
+    pub(crate) fn send_at_once(&mut self, peer: &mut Peer, tag: u64, memory: Part) -> bool {
+        debug_assert!(memory.len() <= INLINE_MAX as u64);
+        let sent_cost = peer.sent_cost + MESSAGE_COST + memory.len();
+        let goes = peer.is_clear_inline()
+            && (tag >> 32) as u32 == peer.tag_high_tx
+            && sent_cost <= peer.credit_end
+            && peer.tx.has_room_known();
+        if !goes {
+            return false;
+        }
+        failpoint::hit(Point::BeforeInline);
+        peer.sent_cost = sent_cost;
+        peer.record.count_sent(Path::Inline, memory.len());
+        let header = Header::new(Kind::Inline, memory.len() as u8, tag as u32);
+        memory.read_words(peer.tx.next_body());
+        peer.tx.publish(header);
+        failpoint::hit(Point::AfterInline);
+        self.ring(peer);
+        true
+    }
+
     /// Sends a message as one piece, if the cost model says so. The peer has room and credit.
     fn send_piece(
         &mut self,

@@ -76,8 +76,8 @@ impl Core {
         if !record.is_listed() {
             return;
         }
-        record.queued.set(peer.out.len() as u64);
-        record.answers.set(peer.control.len() as u64);
+        record.queued.set(peer.sends().len() as u64);
+        record.answers.set(peer.controls() as u64);
         peer.update_waiting_gauges();
         self.update_given_gauges(peer);
         record.note_credit(peer.sent_cost - peer.released);
@@ -89,7 +89,7 @@ impl Core {
         record.flags.set(
             flag(peer.blocked, flags::BLOCKED)
                 | flag(peer.hot, flags::POLLED)
-                | flag(peer.leaving.is_some(), flags::LEAVING)
+                | flag(peer.is_leaving(), flags::LEAVING)
                 | flag(peer.info.encryption.is_some(), flags::ENCRYPTED),
         );
     }
@@ -126,7 +126,7 @@ impl Core {
     /// Stores since when the send to a peer has waited that has waited longest; now, in ticks and
     /// ns.
     fn update_wait_gauges(&mut self, peer: &mut Peer, now: u64, now_ns: u64) {
-        let front = peer.out.front().copied();
+        let front = peer.sends().front().copied();
         let oldest = peer.waits.oldest(front, now, |key| self.is_waiting(key));
         let since =
             oldest.map(|since| now_ns - clock::ns_of(now.saturating_sub(since)).min(now_ns));

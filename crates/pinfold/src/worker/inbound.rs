@@ -417,7 +417,7 @@ impl Core {
     /// The sender takes an announced message back.
     fn taken_back(&mut self, peer: &mut Peer, sid: u32) -> Result<(), Violation> {
         // A sender that waits for the answers takes back no more than it has announced.
-        if peer.control.len() > peer.announced_max as usize + ANSWERS_MAX {
+        if peer.controls() > peer.announced_max as usize + ANSWERS_MAX {
             return Err(Violation("it takes messages back without taking the answers"));
         }
         // Already matched: the message goes its way, and the sender hears the usual end.

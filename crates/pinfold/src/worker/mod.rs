@@ -240,15 +240,17 @@ impl Engine {
     #[inline(always)]
     pub(crate) fn present(&self, id: PeerId) -> Result<()> {
         match self.peers.get(id) {
-            Some(Peer { leaving: None, .. }) => Ok(()),
-            Some(Peer { leaving: Some(how), info, .. }) => Err(gone(&info.name, *how)),
+            Some(peer) => match peer.leaving() {
+                None => Ok(()),
+                Some(how) => Err(gone(&peer.info.name, how)),
+            },
             None => Err(self.peers.why_gone(id)),
         }
     }
 
     /// Facts about the connected peers.
     pub(crate) fn infos(&self) -> Vec<PeerInfo> {
-        let present = self.peers.iter().filter(|peer| peer.leaving.is_none());
+        let present = self.peers.iter().filter(|peer| !peer.is_leaving());
         present.map(|peer| peer.info.clone()).collect()
     }
 
@@ -299,7 +301,7 @@ impl Engine {
                 SendStage::Fresh if send.served.is_none() => {
                     let id = send.peer;
                     if let Some(peer) = self.peers.get_mut(id) {
-                        peer.out.retain(|queued| *queued != key);
+                        peer.unqueue_send(key);
                         self.core.update_peer_gauges(peer);
                     }
                     self.core.finish(key, Err(Error::Cancelled));

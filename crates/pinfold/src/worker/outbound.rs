@@ -138,15 +138,16 @@ impl Core {
     fn pump_quietly(&mut self, peer: &mut Peer) -> Result<(), Violation> {
         loop {
             self.drop_served(peer);
-            while let Some(control) = peer.control.front() {
+            while peer.controls() > 0 {
                 if !peer.tx.has_room(&mut self.lane_budget)? {
                     self.block(peer);
                     return Ok(());
                 }
-                peer.tx.push(control.header, &control.body[..control.words]);
-                peer.control.pop_front();
+                if let Some(control) = peer.next_control() {
+                    peer.tx.push(control.header, &control.body[..control.words]);
+                }
             }
-            let Some(&key) = peer.queue().front() else {
+            let Some(key) = peer.next_send() else {
                 match self.next_frame(peer) {
                     true => continue,
                     false => return Ok(()),
@@ -155,7 +156,7 @@ impl Core {
             // The operation is taken out while it is worked on: both it and the rest of the core
             // are needed.
             let Some(op) = self.ops.send_mut(key) else {
-                peer.queue().pop_front();
+                peer.pass_send();
                 continue;
             };
             let memory = std::mem::replace(&mut op.memory, Scatter::empty());
@@ -168,11 +169,11 @@ impl Core {
             }
             match step? {
                 Step::Ended(result) => {
-                    peer.queue().pop_front();
+                    peer.pass_send();
                     self.finish(key, result.map(Done::Sent));
                 }
                 Step::Announced => {
-                    peer.queue().pop_front();
+                    peer.pass_send();
                 }
                 Step::Held => {
                     self.block(peer);

@@ -45,14 +45,14 @@ impl Engine {
     pub(crate) fn outstanding(&mut self) -> Vec<Outstanding> {
         let mut all = Vec::new();
         for id in self.peers.ids() {
-            let Some(peer) = self.peers.get_mut(id).filter(|peer| peer.leaving.is_none()) else {
+            let Some(peer) = self.peers.get_mut(id).filter(|peer| !peer.is_leaving()) else {
                 continue;
             };
             self.core.collect_donations(peer);
             let mut one = Outstanding {
                 peer: id,
                 name: peer.info.name.clone(),
-                sends: peer.control.len() as u64,
+                sends: peer.controls() as u64,
                 given: 0,
                 given_bytes: 0,
                 gone: None,
@@ -103,7 +103,7 @@ impl Engine {
         let is_it = |id: PeerId| to.is_none_or(|to| to == id);
         // By shared memory, waiting frames can go at any time.
         let waits = |peer: &Peer| !peer.shares_memory() && self.core.ops.given.has_waiting(peer.id);
-        let frames = |peer: &Peer| is_it(peer.id) && peer.leaving.is_none() && waits(peer);
+        let frames = |peer: &Peer| is_it(peer.id) && !peer.is_leaving() && waits(peer);
         self.peers.iter().any(frames)
             || self.core.ops.open().any(|(_, op)| {
                 matches!(&op.kind, OpKind::Send(send) if is_it(send.peer)
@@ -115,7 +115,7 @@ impl Engine {
     /// Returns whether a send to this peer is lost if the connection ends; `left`: its memory stays
     /// with the receiver.
     fn is_lost_with(&self, id: PeerId, left: bool) -> bool {
-        let peer = self.peers.get(id).filter(|peer| peer.leaving.is_none());
+        let peer = self.peers.get(id).filter(|peer| !peer.is_leaving());
         peer.is_some_and(|peer| !left || !peer.shares_memory())
     }
 }

@@ -1,6 +1,6 @@
 //! One connected peer: its lanes, its queues, its credit.
 
-use std::{collections::VecDeque, sync::Arc};
+use std::{collections::VecDeque, mem::offset_of, sync::Arc};
 
 use rustc_hash::FxHashMap;
 
@@ -38,17 +38,23 @@ use crate::{
         shm::{
             claim,
             hazards::Hazards,
-            lane::{LaneRx, LaneTx},
+            lane::{LANE_TX_HOT, LaneRx, LaneTx},
         },
     },
     wire::{
-        descriptor::{Body, Header, INLINE_MAX, Kind},
-        layout::Direction,
+        descriptor::{Header, INLINE_MAX, Kind},
+        layout::{Direction, LINE},
     },
     worker::matching::UnexpectedKey,
 };
 
+pub(crate) use self::queues::Control;
+use self::queues::Obstacles;
 pub(crate) use crate::status::MESSAGE_COST;
+
+mod queues;
+#[cfg(test)]
+mod tests;
 
 /// Facts about a connected peer.
 #[derive(Clone, Debug)]
@@ -76,19 +82,26 @@ pub struct PeerInfo {
     pub cma_refused: Option<Refusal>,
 }
 
-/// A descriptor that answers the peer, waiting for room.
-pub(crate) struct Control {
-    pub header: Header,
-    pub body: Body,
-    pub words: usize,
-}
-
+/// A connected peer.
+///
+/// A short message that goes at once reads and writes the first two cache lines and nothing else of
+/// it: the fields up to `tx`, and [`LANE_TX_HOT`] bytes of that.
+#[repr(C, align(64))]
 pub(crate) struct Peer {
-    pub id: PeerId,
     /// Its counters, and the state that other processes may see.
     pub record: PeerRecord,
-    pub info: PeerInfo,
+    /// Eager cost sent, ever.
+    pub sent_cost: u64,
+    /// The most of it that the receiver's credit covers: `released` and `window` together.
+    pub credit_end: u64,
+    pub tag_high_tx: u32,
+    /// The fence between publishing something and looking at a flag of the other side.
+    pub fence: LightFence,
+    obstacles: Obstacles,
     pub tx: LaneTx,
+
+    pub id: PeerId,
+    pub info: PeerInfo,
     pub rx: LaneRx,
     pub transport: Box<dyn Transport>,
     /// The properties of that.
@@ -97,15 +110,14 @@ pub(crate) struct Peer {
     pub session: Option<Session>,
     pub cma_access: Arc<CmaAccess>,
 
-    pub tag_high_tx: u32,
     pub tag_high_rx: u32,
 
     /// Sends that have descriptors to write, in order.
-    pub out: VecDeque<OpKey>,
+    sends: VecDeque<OpKey>,
     /// Sends that the peer has asked for, or asked to be answered: they need no credit, and do not
     /// wait behind those that do.
     pub asked: VecDeque<OpKey>,
-    pub control: VecDeque<Control>,
+    controls: VecDeque<Control>,
     /// Operations on its regions that it is asked for.
     pub served_rma: ServedRma,
     /// True if it carries those out, for it is on another host.
@@ -116,8 +128,6 @@ pub(crate) struct Peer {
     pub room_asked: bool,
     /// Unmatched eager cost that the receiver allows.
     pub window: u64,
-    /// Eager cost sent, ever.
-    pub sent_cost: u64,
     /// Eager cost that the receiver had released at the last look.
     pub released: u64,
     /// Announced messages that the receiver has not answered.
@@ -131,8 +141,6 @@ pub(crate) struct Peer {
     /// Copies out of its arenas, and into them.
     pub copies_in: Copier,
     pub copies_out: Copier,
-    /// The fence between publishing something and looking at a flag of the other side.
-    pub fence: LightFence,
     pub two_way: TwoWay,
     pub exported_extents: ExportedExtents,
     /// Memory given to it, and donated buffers of it that were given back, as far as that is
@@ -160,13 +168,17 @@ pub(crate) struct Peer {
 
     /// Set while the peer is being let go: it may still be writing into memory of a receive of
     /// ours, which must not be given back before it has reported.
-    pub leaving: Option<Gone>,
+    leaving: Option<Gone>,
 
     /// True if its lane is polled.
     pub hot: bool,
     /// Polls of its lane since something was in it.
     pub idle_polls: u32,
 }
+
+/// Bytes of a peer that sending a short message touches.
+const HOT: usize = 2 * LINE;
+const _: () = assert!(offset_of!(Peer, tx) + LANE_TX_HOT <= HOT);
 
 impl Peer {
     pub(crate) fn new(
@@ -213,13 +225,20 @@ impl Peer {
         }
         let whose = place.clone().unwrap_or_else(|| format!("pid {pid}"));
         let name = if label.is_empty() { whose } else { format!("{label} ({whose})") };
-        let mut tx = LaneTx::new(&segment, send_way, fence, copies);
+        let mut tx = LaneTx::new(&segment, send_way, copies);
         if capabilities.is_turned {
             tx = tx.without_waiting();
         }
+        let window = pending.granted.unexpected_bytes;
         Peer {
-            id,
             record,
+            sent_cost: 0,
+            credit_end: window,
+            tag_high_tx: 0,
+            fence,
+            obstacles: Obstacles::of(&permissions),
+            tx,
+            id,
             info: PeerInfo {
                 id,
                 name,
@@ -231,7 +250,6 @@ impl Peer {
                 paths,
                 cma_refused: cma.err(),
             },
-            tx,
             rx: LaneRx::new(&segment, send_way.reverse(), fence, copies),
             copies_in: Copier::new(Reader::Me, copies),
             copies_out: Copier::new(Reader::OtherCore, copies),
@@ -239,24 +257,21 @@ impl Peer {
             capabilities,
             session,
             cma_access,
-            tag_high_tx: 0,
             tag_high_rx: 0,
-            out: VecDeque::new(),
+            sends: VecDeque::new(),
             asked: VecDeque::new(),
-            control: VecDeque::new(),
+            controls: VecDeque::new(),
             served_rma: ServedRma::default(),
             serves_regions: pending.serves_regions,
             blocked: false,
             room_asked: false,
-            window: pending.granted.unexpected_bytes,
-            sent_cost: 0,
+            window,
             released: 0,
             waiting: 0,
             waits: Waits::default(),
             waiting_max: pending.granted.rendezvous_max,
             permissions,
             times: PeerTimes::new(model),
-            fence,
             two_way: TwoWay::default(),
             exported_extents: ExportedExtents::default(),
             given: Given::default(),
@@ -313,12 +328,6 @@ impl Peer {
         }
     }
 
-    /// Returns whether nothing stands before a new message.
-    #[inline(always)]
-    pub(crate) fn is_clear(&self) -> bool {
-        self.leaving.is_none() && self.out.is_empty() && self.control.is_empty()
-    }
-
     /// Returns whether the peer has given memory back that is not known here yet.
     pub(crate) fn has_returns(&self) -> bool {
         self.given.is_ended_by(self.tx.returned())
@@ -329,11 +338,6 @@ impl Peer {
         self.tag_high_tx = (tag >> 32) as u32;
         self.tx.push(Header::new(Kind::TagHigh, 0, self.tag_high_tx), &[]);
         failpoint::hit(Point::TagHighSent);
-    }
-
-    /// The queue whose first send is next to write.
-    pub(crate) fn queue(&mut self) -> &mut VecDeque<OpKey> {
-        if self.asked.is_empty() { &mut self.out } else { &mut self.asked }
     }
 
     /// The receipt of a message of `len` bytes received from it, of which `bytes` were taken.

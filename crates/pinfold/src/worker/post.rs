@@ -49,8 +49,10 @@ impl Engine {
         let (peer, core) = self.peer_mut(id)?;
         let is_answer = send.verb.is_answer();
         let key = core.ops.insert(Op { keeps, ..Op::new(OpKind::Send(send)) });
-        let queue = if is_answer { &mut peer.asked } else { &mut peer.out };
-        queue.push_back(key);
+        match is_answer {
+            true => peer.asked.push_back(key),
+            false => peer.queue_send(key),
+        }
         if let Err(violation) = core.pump(peer) {
             // Ends the operation too, with the reason.
             self.cut_off(id, violation);
@@ -214,7 +216,7 @@ impl Engine {
     /// Tells the peer that its memory is no longer read.
     #[inline]
     pub(crate) fn give_back(&mut self, id: PeerId, loan: &Loan) {
-        match self.peers.get_mut(id).filter(|peer| peer.leaving.is_none()) {
+        match self.peers.get_mut(id).filter(|peer| !peer.is_leaving()) {
             Some(peer) => {
                 self.core.end_loan(peer, loan);
                 self.kick_if_needed();

@@ -111,7 +111,7 @@ impl Engine {
     fn trim_lanes(&mut self) {
         for id in self.peers.ids() {
             let Some(peer) = self.peers.get_mut(id) else { continue };
-            if peer.blocked || !peer.out.is_empty() {
+            if peer.blocked || !peer.sends().is_empty() {
                 continue;
             }
             if let Err(violation) = peer.tx.trim(&mut self.core.lane_budget) {
@@ -124,7 +124,7 @@ impl Engine {
     #[inline]
     pub(crate) fn poll_lane(&mut self, index: u32) -> bool {
         let Some(peer) = self.peers.at_mut(index) else { return false };
-        if let Some(how) = peer.leaving {
+        if let Some(how) = peer.leaving() {
             self.poll_leaving(index, how);
             return false;
         }

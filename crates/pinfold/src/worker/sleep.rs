@@ -45,7 +45,7 @@ impl Engine {
     /// are many. The peer must then be taken off the list of those that are polled.
     pub(crate) fn may_leave(&mut self, index: u32) -> bool {
         let Some(peer) = self.peers.at_mut(index) else { return false };
-        let leaves = peer.leaving.is_none()
+        let leaves = !peer.is_leaving()
             && self.poll_set.is_in_vain(peer.idle_polls)
             && peer.rx.head().is_none()
             && peer.transport.is_drained();

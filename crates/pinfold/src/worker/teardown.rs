@@ -45,11 +45,12 @@ impl Engine {
     #[cold]
     pub(crate) fn remove_peer(&mut self, id: PeerId, how: Gone) {
         let Some(peer) = self.peers.get_mut(id) else { return };
-        let first = peer.leaving.is_none();
+        let first = !peer.is_leaving();
         // An orderly close comes from the peer's own thread, which then is not in mid-copy; a dead
         // process has none.
         let stopped = matches!(how, Gone::Closed | Gone::Died | Gone::Lost(_));
-        let how = *peer.leaving.get_or_insert(how);
+        let how = peer.leaving().unwrap_or(how);
+        peer.leave(how);
         // Messages it had written whole before it went are still good, and so is memory it gave,
         // unless it took that back.
         let stays_given = how == Gone::Died || how == Gone::Closed && peer.rx.has_left();
@@ -59,12 +60,12 @@ impl Engine {
             }
             while let Some(header) = peer.rx.head() {
                 if let Err(violation) = self.core.receive(peer, header) {
-                    peer.leaving = Some(Gone::Misbehaved(violation.0));
+                    peer.leave(Gone::Misbehaved(violation.0));
                     break;
                 }
             }
         }
-        let how = peer.leaving.unwrap_or(how);
+        let how = peer.leaving().unwrap_or(how);
         if first && stays_given {
             self.core.take_over(peer);
             // The last hold on the memory that it gave goes with the tie.
@@ -284,16 +285,17 @@ impl Engine {
     /// Returns whether nothing is left that a peer waits to hear from this side, or still uses.
     pub(crate) fn is_flushed(&self) -> bool {
         self.core.regions.deferred_free.is_empty()
-            && self.peers.iter().all(|peer| {
-                peer.control.is_empty() && peer.leaving.is_none() && peer.transport.is_quiet()
-            })
+            && self
+                .peers
+                .iter()
+                .all(|peer| peer.controls() == 0 && !peer.is_leaving() && peer.transport.is_quiet())
     }
 }
 
 impl Drop for Engine {
     fn drop(&mut self) {
         // A peer that never reported may write at any time: its targets are never given back.
-        if self.peers.iter().any(|peer| peer.leaving.is_some()) {
+        if self.peers.iter().any(|peer| peer.is_leaving()) {
             std::mem::forget(std::mem::take(&mut self.core.ops));
         }
     }

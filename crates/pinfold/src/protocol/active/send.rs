@@ -102,7 +102,7 @@ impl Engine {
     pub(crate) fn call_at_once(&mut self, id: PeerId, label: Label, short: Short) -> bool {
         let Short { len, words } = short;
         let (core, Some(peer)) = (&mut self.core, self.peers.get_mut(id)) else { return false };
-        let clear = peer.is_clear() || label.verb.is_answer() && peer.leaving.is_none();
+        let clear = peer.is_clear() || label.verb.is_answer() && !peer.is_leaving();
         let goes = !self.closed
             && clear
             && peer.permissions.may(Path::Inline)

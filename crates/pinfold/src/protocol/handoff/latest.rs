@@ -45,7 +45,7 @@ impl Engine {
         let Ok((peer, core)) = self.peer_mut(send.peer) else { return send };
         // A send that is charged later goes later: else it might wait for credit that those behind
         // it hold.
-        let waits = peer.out.iter().rev().find_map(|key| {
+        let waits = peer.sends().iter().rev().find_map(|key| {
             let before = core.ops.send_mut(*key).filter(|before| before.given);
             before.map(|before| before.charge == 0)
         });
@@ -149,7 +149,7 @@ impl Core {
         debug_assert!(matches!(send.stage, SendStage::Fresh));
         let op = Op::kept(Some(Keeps::DonatedBuf { donation }), OpKind::Send(send));
         let key = self.ops.insert(op);
-        peer.out.push_back(key);
+        peer.queue_send(key);
     }
 
     /// Queues the next frame that may go to a peer for which nothing else is queued. Returns

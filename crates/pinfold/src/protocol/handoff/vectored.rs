@@ -164,7 +164,7 @@ impl Engine {
     /// taken, or the `errno` that prevented it. Nothing is mapped for them any more.
     pub(crate) fn give_parts_back(&mut self, id: PeerId, sid: u32, by: By, errno: u32) {
         self.core.imported.settle();
-        if let Some(peer) = self.peers.get_mut(id).filter(|peer| peer.leaving.is_none()) {
+        if let Some(peer) = self.peers.get_mut(id).filter(|peer| !peer.is_leaving()) {
             self.core.fin(peer, sid, errno, 0, by);
             self.kick_if_needed();
         }

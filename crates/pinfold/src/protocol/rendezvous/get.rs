@@ -272,7 +272,7 @@ impl Core {
             get.took_ns += peer.times.arrival_lap_ns(get.started);
         }
         // A peer that is let go reports in its lane (`Engine::poll_leaving`).
-        if peer.leaving.is_none()
+        if !peer.is_leaving()
             && let Some(shared) = &mut get.shared
             && let (Some(theirs @ 1..), None) = (shared.theirs, shared.wrote)
             && let word = peer.rx.report_word(shared.claim)
@@ -297,12 +297,12 @@ impl Core {
                     let stopped = get.errno != 0 || get.again || alone;
                     let adds_up = u64::from(wrote.chunks) == theirs
                         && (stopped || shared.mine + theirs == shared.chunks);
-                    if !adds_up && peer.leaving.is_none() {
+                    if !adds_up && !peer.is_leaving() {
                         op.stage = RecvStage::Getting(get);
                         return Err(tampered);
                     }
                     get.again |= alone;
-                    if wrote.errno != 0 && theirs > 0 && !stopped && peer.leaving.is_none() {
+                    if wrote.errno != 0 && theirs > 0 && !stopped && !peer.is_leaving() {
                         // The sender had claimed these chunks, from the back.
                         let at = (shared.chunks - theirs) << shared.chunk_shift;
                         get.left = Some((at.min(get.want), get.want));
@@ -346,7 +346,7 @@ impl Core {
             peer.claims.give_claim(shared.claim);
         }
         self.gets.retain(|other| *other != key);
-        if let Some(how) = peer.leaving {
+        if let Some(how) = peer.leaving() {
             self.finish(key, Err(gone(&peer.info.name, how)));
             return Ok(());
         }

@@ -317,7 +317,7 @@ impl Core {
         open: Option<Open>,
     ) -> Result<(), Violation> {
         let open = open.ok_or(Violation("it asked for a region in no known way"))?;
-        if peer.control.len() > ANSWERS_MAX {
+        if peer.controls() > ANSWERS_MAX {
             return Err(Violation("it asks on without taking the answers"));
         }
         let opened = match open.by {

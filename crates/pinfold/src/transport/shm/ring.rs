@@ -16,6 +16,8 @@
 //!
 //! Neither side trusts the other: the consumer bounds its index, the producer bounds the cursor.
 
+use std::mem::offset_of;
+
 use crate::{
     sync::{AtomicU64, Ordering, store_words},
     wire::{
@@ -53,10 +55,10 @@ fn after(seq: u16) -> u16 {
 const SHORT_LAP: u32 = 8;
 /// Number of descriptors between whole laps. A slot must not keep a sequence number until it comes
 /// again.
-const WHOLE_LAP_EVERY: u64 = 1 << 13;
+const WHOLE_LAP_EVERY: u32 = 1 << 13;
 
 /// Slots that a whole lap left out were written by the lap before, so two laps have written all.
-const _: () = assert!(WHOLE_LAP_EVERY + 5 * (RING_SLOTS_MAX as u64) < SEQ_MAX as u64);
+const _: () = assert!(WHOLE_LAP_EVERY + 5 * RING_SLOTS_MAX < SEQ_MAX as u32);
 
 /// The producing end.
 ///
@@ -68,35 +70,43 @@ const _: () = assert!(WHOLE_LAP_EVERY + 5 * (RING_SLOTS_MAX as u64) < SEQ_MAX as
 /// The last descriptor of a short lap is the one that its consumer may not have passed. If the next
 /// lap gets there before the consumer does, it leaves that one slot out, so that a short lap before
 /// does not make the ring short.
+///
+/// The fields before `acknowledged` are all that sending touches, in [`RING_TX_HOT`] bytes beside
+/// the memory.
+#[repr(C)]
 pub(crate) struct RingTx<M> {
     memory: M,
+    produced: u64,
+    /// Descriptors that the consumer is known to have finished with.
+    consumed: u64,
+    /// `produced` when this lap began.
+    lap_start: u64,
     index: u32,
     /// Index at which this lap's writable slots end.
     limit: u32,
-    seq: u16,
     /// Slots in use; a lap ends after this many.
     capacity: u32,
     /// Value of `capacity` from the end of this lap on.
     capacity_next: u32,
-    produced: u64,
-    /// Descriptors that the consumer is known to have finished with.
-    consumed: u64,
+    /// Number of slots up to the end of the lap before this one, and of descriptors in it.
+    last_lap_slots: u32,
+    last_lap: u32,
+    /// Descriptor from which on no lap ends early: the low half of its number.
+    whole_from: u32,
+    seq: u16,
+    /// True if this lap left out the slot of the last descriptor of the one before.
+    skipped: bool,
+    /// Count in every header: descriptors consumed in the other direction, its low bits.
+    ack: u8,
     /// Descriptors that are acknowledged at the least by the descriptors of the other direction,
     /// as far as those have been read. They give the count modulo 16 and may be older than the
     /// cursor's value, so this is counted separately: each is at least as much as the one before.
     acknowledged: u64,
-    /// `produced` when this lap began, and when the one before it did.
-    lap_start: u64,
-    last_lap_start: u64,
-    /// Number of slots up to the end of the lap before this one.
-    last_lap_slots: u32,
-    /// True if this lap left out the slot of the last descriptor of the one before.
-    skipped: bool,
-    /// Descriptor from which on no lap ends early.
-    whole_from: u64,
-    /// Count in every header: descriptors consumed in the other direction.
-    ack: u64,
 }
+
+/// Bytes of a producing end that sending touches, beside its memory.
+pub(crate) const RING_TX_HOT: usize = 56;
+const _: () = assert!(offset_of!(RingTx<u64>, acknowledged) == size_of::<u64>() + RING_TX_HOT);
 
 /// Step of the ring after a descriptor.
 struct Way {
@@ -110,21 +120,34 @@ impl<M: RingMemory> RingTx<M> {
         assert!(capacity > 0 && capacity <= memory.slots() && memory.slots() <= RING_SLOTS_MAX);
         RingTx {
             memory,
-            index: 0,
-            limit: capacity,
-            seq: 1,
-            capacity,
-            capacity_next: capacity,
             produced: 0,
             consumed: 0,
-            acknowledged: 0,
             lap_start: 0,
-            last_lap_start: 0,
+            index: 0,
+            limit: capacity,
+            capacity,
+            capacity_next: capacity,
             last_lap_slots: 0,
-            skipped: false,
+            last_lap: 0,
             whole_from: WHOLE_LAP_EVERY,
+            seq: 1,
+            skipped: false,
             ack: 0,
+            acknowledged: 0,
         }
+    }
+
+    /// The memory of the ring.
+    #[inline(always)]
+    pub(crate) fn memory(&self) -> &M {
+        &self.memory
+    }
+
+    /// Returns whether this lap may end early.
+    #[inline(always)]
+    fn may_end_early(&self) -> bool {
+        // The two are never further apart than some laps.
+        self.whole_from.wrapping_sub(self.produced as u32) as i32 > 0
     }
 
     /// Slots that can be filled now without another look at the consumer's cursor.
@@ -188,15 +211,15 @@ impl<M: RingMemory> RingTx<M> {
     /// Acknowledges `consumed` descriptors of the other direction in every header from now on.
     #[inline(always)]
     pub(crate) fn acknowledge(&mut self, consumed: u64) {
-        self.ack = consumed;
+        self.ack = consumed as u8;
     }
 
     #[inline(always)]
     fn set_limit(&mut self) {
         // The last lap may have left out the slot in which the lap before it ended, and the
         // consumer may still be reading that slot.
-        let passed = self.consumed.saturating_sub(self.last_lap_start);
-        let last_lap = self.lap_start - self.last_lap_start;
+        let last_lap = u64::from(self.last_lap);
+        let passed = (self.consumed + last_lap).saturating_sub(self.lap_start);
         self.limit = if passed >= last_lap || self.skipped {
             self.capacity
         } else if passed + 1 == last_lap {
@@ -242,10 +265,10 @@ impl<M: RingMemory> RingTx<M> {
         let wraps = if next == self.capacity {
             self.capacity_next == self.capacity
         } else {
-            next >= SHORT_LAP && self.consumed == self.produced && self.produced < self.whole_from
+            next >= SHORT_LAP && self.consumed == self.produced && self.may_end_early()
         };
         let skips = next == self.limit && !wraps && self.skips_last();
-        (header.sealed(self.seq, wraps, skips, self.ack), Way { wraps, skips })
+        (header.sealed(self.seq, wraps, skips, u64::from(self.ack)), Way { wraps, skips })
     }
 
     /// Publishes two descriptors, so that a consumer who sees the first sees the second as well.
@@ -302,12 +325,12 @@ impl<M: RingMemory> RingTx<M> {
     fn end_lap(&mut self, wraps: bool) {
         if wraps {
             if self.index == self.capacity {
-                self.whole_from = self.produced + WHOLE_LAP_EVERY;
+                self.whole_from = (self.produced as u32).wrapping_add(WHOLE_LAP_EVERY);
             }
             self.last_lap_slots = self.index;
             self.index = 0;
             self.skipped = false;
-            self.last_lap_start = self.lap_start;
+            self.last_lap = (self.produced - self.lap_start) as u32;
             self.lap_start = self.produced;
         } else {
             self.capacity = self.capacity_next;

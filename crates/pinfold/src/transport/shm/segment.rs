@@ -94,8 +94,8 @@ impl Segment {
         // SAFETY: in bounds, see `layout`.
         let slots = unsafe { self.mapping.as_ptr().add(way.ring_at()) };
         // SAFETY: in bounds, see `layout`.
-        let consumed = unsafe { self.mapping.as_ptr().add(way.cursor_at()) };
-        MappedRing { slots: slots.cast(), consumed: consumed.cast(), _segment: Arc::clone(self) }
+        let control = unsafe { self.mapping.as_ptr().add(way.cursor_at()) };
+        MappedRing { slots: slots.cast(), control: control.cast(), _segment: Arc::clone(self) }
     }
 }
 
@@ -127,7 +127,8 @@ impl<T> std::ops::Deref for Word<T> {
 /// A descriptor ring in a segment.
 pub(crate) struct MappedRing {
     slots: *const Slot,
-    consumed: *const AtomicU64,
+    /// The direction's lines of the control page: the cursor, and behind it the bell.
+    control: *const AtomicU64,
     _segment: Arc<Segment>,
 }
 
@@ -151,6 +152,23 @@ impl RingMemory for MappedRing {
     #[inline(always)]
     fn consumed(&self) -> &AtomicU64 {
         // SAFETY: an aligned word of the control page, alive with the segment.
-        unsafe { &*self.consumed }
+        unsafe { &*self.control }
     }
+}
+
+impl MappedRing {
+    /// The consumer's bell.
+    #[inline(always)]
+    pub(crate) fn bell(&self) -> &AtomicU32 {
+        // SAFETY: an aligned word of the control page, as `consumed`.
+        unsafe { &*self.control.byte_add(BELL_BEHIND).cast() }
+    }
+}
+
+/// Bytes from the cursor to the bell of a direction.
+const BELL_BEHIND: usize = bell_behind(Direction::ToAccepting);
+const _: () = assert!(BELL_BEHIND == bell_behind(Direction::ToConnecting));
+
+const fn bell_behind(way: Direction) -> usize {
+    way.bell_at() - way.cursor_at()
 }

@@ -33,7 +33,7 @@ impl Peer {
     /// The ticket by which the peer's session goes on now.
     pub(super) fn ticket(&self) -> Option<Ticket> {
         let (session, received) = (self.session.as_ref()?, self.transport.reached()?);
-        let stays = self.leaving.is_none();
+        let stays = !self.is_leaving();
         stays.then(|| Ticket { received, ..session.ticket.clone() })
     }
 }
@@ -66,7 +66,7 @@ impl Engine {
             Ended::Closed | Ended::Violation(_) => return false,
         };
         let Some(peer) = self.peers.get_mut(id) else { return false };
-        if self.closed || peer.leaving.is_some() || peer.session.is_none() {
+        if self.closed || peer.is_leaving() || peer.session.is_none() {
             return false;
         }
         self.go_without(id, why);

@@ -49,7 +49,7 @@ impl Core {
         let Use { claim, offset, what } =
             Use::read(header, body).ok_or(Violation("it asked for no known operation"))?;
         let number = header.aux();
-        if peer.control.len() > ANSWERS_MAX {
+        if peer.controls() > ANSWERS_MAX {
             return Err(Violation("it asks on without taking the answers"));
         }
         let regions = &self.regions;

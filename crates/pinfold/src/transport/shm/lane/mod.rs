@@ -10,7 +10,7 @@ mod tx;
 pub(crate) use self::{
     rx::LaneRx,
     tie::{Left, Tie},
-    tx::LaneTx,
+    tx::{LANE_TX_HOT, LaneTx},
 };
 
 /// Words of the cursor line after the ring cursor.

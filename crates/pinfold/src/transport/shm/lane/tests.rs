@@ -34,7 +34,7 @@ fn ends_and_file() -> (File, LaneTx, LaneRx) {
     let file = memfd::create_sealed("pinfold-test", SEGMENT_BYTES).unwrap();
     let segment = Segment::new(SharedMapping::map(file.as_fd(), SEGMENT_BYTES).unwrap());
     let (way, fence, tally) = (Direction::ToAccepting, LightFence::Full, Default::default());
-    let tx = LaneTx::new(&segment, way, fence, &tally);
+    let tx = LaneTx::new(&segment, way, &tally);
     (file.into(), tx, LaneRx::new(&segment, way, fence, &tally))
 }
 

@@ -1,6 +1,6 @@
 //! The sending end of a lane.
 
-use std::sync::Arc;
+use std::{mem::offset_of, sync::Arc};
 
 use pinfold_sys::cpu::clock;
 
@@ -10,8 +10,8 @@ use super::super::{
     copy_learner::CopyIn,
     doorbell,
     fragment::{Cut, FragmentSize, FragmentSizes},
-    ring::{RingTx, Violation},
-    segment::{MappedRing, Segment, Word},
+    ring::{RING_TX_HOT, RingTx, Violation},
+    segment::{MappedRing, Segment},
 };
 use super::{CLOSED, LEFT, Left, OPEN_AT, RELEASED_AT, RETURNED_AT, TOOK_AT, holding::Holding};
 use crate::{
@@ -30,6 +30,9 @@ const MOMENT_US: u64 = 4;
 const IMPATIENCE: u32 = 16;
 
 /// The sending end of a lane.
+///
+/// A message that fits its descriptor touches the first [`LANE_TX_HOT`] bytes and no others.
+#[repr(C)]
 pub(crate) struct LaneTx {
     ring: RingTx<MappedRing>,
     bulk: Bulk,
@@ -42,20 +45,17 @@ pub(crate) struct LaneTx {
     tries: bool,
     segment: Arc<Segment>,
     way: Direction,
-    fence: LightFence,
-    bell: Word<AtomicU32>,
     pub(super) copies: CopyIn,
     fragments: FragmentSizes,
 }
 
+/// Bytes of a lane's sending end that sending a short message touches.
+pub(crate) const LANE_TX_HOT: usize = size_of::<MappedRing>() + RING_TX_HOT;
+const _: () = assert!(offset_of!(LaneTx, ring) == 0);
+
 impl LaneTx {
     /// Creates a sending end whose copies count in `tally`.
-    pub(crate) fn new(
-        segment: &Arc<Segment>,
-        way: Direction,
-        fence: LightFence,
-        tally: &Arc<Tally>,
-    ) -> LaneTx {
+    pub(crate) fn new(segment: &Arc<Segment>, way: Direction, tally: &Arc<Tally>) -> LaneTx {
         LaneTx {
             ring: RingTx::new(segment.ring(way), RING_SLOTS_MIN),
             bulk: Bulk::new(),
@@ -65,8 +65,6 @@ impl LaneTx {
             tries: true,
             segment: Arc::clone(segment),
             way,
-            fence,
-            bell: segment.keep32(way.bell_at()),
             copies: CopyIn::new(segment, way, tally),
             fragments: FragmentSizes::new(),
         }
@@ -323,10 +321,11 @@ impl LaneTx {
         unsafe { self.fill_part(Piece { len, ..piece }, bytes.as_ptr()) }
     }
 
-    /// Returns whether the consumer asked to be rung for the descriptors just pushed.
+    /// Returns whether the consumer asked to be rung for the descriptors just pushed, which `fence`
+    /// orders before the look.
     #[inline(always)]
-    pub(crate) fn must_ring(&self) -> bool {
-        doorbell::must_ring(&self.bell, self.fence)
+    pub(crate) fn must_ring(&self, fence: LightFence) -> bool {
+        doorbell::must_ring(self.ring.memory().bell(), fence)
     }
 
     /// Tells the consumer the time at which it is rung, by the monotonic clock.

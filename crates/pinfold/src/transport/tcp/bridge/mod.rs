@@ -82,7 +82,7 @@ impl Bridge {
         let bridge = Box::new(Bridge {
             socket: Some(socket),
             sending: Sending::new(&segment, WAY, fence, tally, resumes),
-            receiving: Receiving::new(&segment, WAY.reverse(), fence, tally, resumes, rest),
+            receiving: Receiving::new(&segment, WAY.reverse(), tally, resumes, rest),
             mute: None,
             ended: None,
             keep_alive: None,

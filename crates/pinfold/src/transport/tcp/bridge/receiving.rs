@@ -14,7 +14,6 @@ use pinfold_sys::{process::Segment as Part, socket::stream::Received};
 use super::{Ended, Word, partial_receive::PartialReceive};
 use crate::{
     copy::Tally,
-    sync::LightFence,
     transport::{
         shm::{budget::Budget, lane::LaneTx, ring::Violation, segment::Segment},
         tcp::connection::Connection,
@@ -99,13 +98,12 @@ impl Receiving {
     pub(super) fn new(
         segment: &Arc<Segment>,
         way: Direction,
-        fence: LightFence,
         tally: &Arc<Tally>,
         resumes: bool,
         rest: Vec<u8>,
     ) -> Receiving {
         Receiving {
-            lane: LaneTx::new(segment, way, fence, tally).without_waiting(),
+            lane: LaneTx::new(segment, way, tally).without_waiting(),
             resumes,
             received: 0,
             moved: false,

@@ -67,7 +67,7 @@ impl Side {
         let fence = LightFence::Compiler;
         Side {
             bridge: *bridge,
-            tx: LaneTx::new(&segment, WAY, fence, &tally).without_waiting(),
+            tx: LaneTx::new(&segment, WAY, &tally).without_waiting(),
             rx: LaneRx::new(&segment, WAY.reverse(), fence, &tally),
             budget: Budget::new(budget),
         }
