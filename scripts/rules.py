@@ -43,7 +43,7 @@ LONG_FILES = {
 # The rooms of the library that make transports: configuration, listening, calling, greeting, going on after a break.
 LIBRARY = "crates/pinfold/src/"
 CONNECTING = (
-    "transport/", "fuzzing", "endpoint/builder.rs", "endpoint/config.rs", "endpoint/handle/peers.rs", "worker/handshakes",
+    "transport/", "fuzzing", "endpoint/builder.rs", "worker/config.rs", "endpoint/handle/peers.rs", "worker/handshakes",
     "worker/connections", "worker/pending_peer.rs",
 )
 

@@ -5,6 +5,7 @@ use std::{cell::Cell, fmt, sync::Arc};
 
 use super::{
     Answer, Endpoint, OwnedBuf, Reply, SendRequest, blocking,
+    handlers::Function,
     payload::{BlockingOp, Owned, Payload, say},
 };
 use crate::{
@@ -69,7 +70,7 @@ impl Endpoint {
     ) -> Result<()> {
         let mut engine = self.shared().enter()?;
         engine.check()?;
-        let before = engine.core.active.set_handler(id, Some(Arc::new(handler)));
+        let before = engine.core.active.set_handler(id, Some(Function::handler(handler)));
         // Its drop is the user's code.
         drop(engine);
         drop(before);

@@ -4,16 +4,14 @@ use std::{fmt, path::PathBuf, sync::Arc, time::Duration};
 
 use zeroize::Zeroizing;
 
-use super::{
-    Active, Endpoint,
-    config::{Config, Progress},
-};
+use super::{Active, Endpoint, Progress, handlers::Function};
 use crate::{
     Error, PathSet, Result, SendMode,
     transport::{
         local::{Access, Address},
         tcp::{self, key::Key},
     },
+    worker::config::Config,
 };
 
 /// The settings of an endpoint to be made; each has a default.
@@ -239,7 +237,7 @@ impl Builder {
         id: u32,
         handler: impl Fn(Active<'_>) + Send + Sync + 'static,
     ) -> Builder {
-        self.config.handlers.set(id, Arc::new(handler));
+        self.config.handlers.set(id, Function::handler(handler));
         self
     }
 

@@ -26,7 +26,7 @@ use crate::{
         },
     },
     policy::route,
-    protocol::handoff::vectored::{LentPart, Parts},
+    protocol::handoff::parts::{LentPart, Parts},
     transport::shm::lane::Tie,
     wire::rendezvous::By,
     worker::shared::Shared,

@@ -18,11 +18,14 @@ use std::{
 
 use pinfold_sys::cpu::clock;
 
-use super::{Builder, Progress, config::Config};
+use super::{Builder, Progress};
 use crate::{
     Counters, Error, Result,
     copy::Counts,
-    worker::shared::{Inside, Shared},
+    worker::{
+        config::Config,
+        shared::{Inside, Shared},
+    },
 };
 
 /// One party to the exchange of messages: it connects to others, others connect to it if it
@@ -73,6 +76,13 @@ impl Drop for Owner {
     }
 }
 
+impl Shared {
+    /// A handle of the endpoint, as long as the program has one.
+    pub(crate) fn handle(&self) -> Option<Endpoint> {
+        Some(Endpoint { owner: self.owner()?.downcast().ok()? })
+    }
+}
+
 impl Endpoint {
     /// The settings of an endpoint to be made.
     pub fn builder() -> Builder {
@@ -100,16 +110,12 @@ impl Endpoint {
         let dedicated = config.progress == Progress::Dedicated;
         let shared = Shared::new(config)?;
         let endpoint = Endpoint { owner: Arc::new(Owner { shared }) };
-        endpoint.shared().owned_by(Arc::downgrade(&endpoint.owner));
+        let owner: Weak<Owner> = Arc::downgrade(&endpoint.owner);
+        endpoint.shared().owned_by(owner);
         if dedicated {
             endpoint.shared().start_driver()?;
         }
         Ok(endpoint)
-    }
-
-    /// A handle, as long as the program has one.
-    pub(crate) fn of(owner: &Weak<Owner>) -> Option<Endpoint> {
-        Some(Endpoint { owner: owner.upgrade()? })
     }
 
     #[inline(always)]

@@ -6,13 +6,10 @@
 
 use std::{
     cell::{Cell, RefCell},
-    fmt,
     panic::{AssertUnwindSafe, catch_unwind},
     sync::Arc,
     thread,
 };
-
-use rustc_hash::FxHashMap;
 
 use super::{
     Endpoint,
@@ -21,7 +18,10 @@ use super::{
 use crate::{
     PeerId,
     failpoint::{self, Point},
-    protocol::active::dispatch::{Job, Spent},
+    protocol::active::{
+        dispatch::{Job, Spent},
+        handlers::Handler,
+    },
     wire::active::Failure,
     worker::{Engine, shared::Shared},
 };
@@ -29,34 +29,13 @@ use crate::{
 /// Messages that are handled before the thread returns to its own affairs.
 const HANDLERS_A_TURN: u32 = 64;
 
-/// The handler of a message.
-pub(crate) type Handler = Arc<dyn Fn(Active<'_>) + Send + Sync>;
+/// A function that handles messages.
+pub(crate) struct Function(Box<dyn Fn(Active<'_>) + Send + Sync>);
 
-/// Handlers by number.
-#[derive(Clone, Default)]
-pub(crate) struct Handlers(FxHashMap<u32, Handler>);
-
-impl Handlers {
-    pub(crate) fn set(&mut self, id: u32, handler: Handler) -> Option<Handler> {
-        self.0.insert(id, handler)
-    }
-
-    pub(crate) fn remove(&mut self, id: u32) -> Option<Handler> {
-        self.0.remove(&id)
-    }
-
-    pub(crate) fn get(&self, id: u32) -> Option<Handler> {
-        self.0.get(&id).cloned()
-    }
-
-    pub(crate) fn has(&self, id: u32) -> bool {
-        self.0.contains_key(&id)
-    }
-}
-
-impl fmt::Debug for Handlers {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_set().entries(self.0.keys()).finish()
+impl Function {
+    /// The function as the protocol keeps it.
+    pub(crate) fn handler(function: impl Fn(Active<'_>) + Send + Sync + 'static) -> Handler {
+        Arc::new(Function(Box::new(function)))
     }
 }
 
@@ -160,7 +139,9 @@ fn run(endpoint: &Endpoint, job: Job) -> Spent {
     // State that a panic left half done is the handler's own: it holds nothing of the endpoint's.
     let ended = catch_unwind(AssertUnwindSafe(move || {
         failpoint::hit(Point::InHandler);
-        handler(active);
+        if let Some(Function(handle)) = handler.downcast_ref::<Function>() {
+            handle(active);
+        }
         // This may be the last reference; its drop is the user's code, too.
         drop(handler);
     }));

@@ -11,7 +11,6 @@ pub(crate) mod blocking;
 pub(crate) mod buffers;
 pub(crate) mod builder;
 pub(crate) mod completion;
-pub(crate) mod config;
 pub(crate) mod connecting;
 pub(crate) mod contiguous;
 pub(crate) mod drain;
@@ -33,6 +32,7 @@ pub(crate) mod view;
 
 pub use crate::memory::donated::DonatedBuf;
 pub use crate::worker::{
+    config::Progress,
     matching::{Source, TagMatch},
     peer::PeerInfo,
     post::Envelope,
@@ -42,7 +42,6 @@ pub use answer::Answer;
 pub use buffers::{OwnedBuf, OwnedBufMut};
 pub use builder::Builder;
 pub use completion::{Completed, Completion, CompletionQueue, Queueable};
-pub use config::Progress;
 pub use connecting::{AcceptRequest, ConnectRequest};
 pub use give::NotGiven;
 pub use handle::Endpoint;

@@ -10,7 +10,7 @@ use super::buffers::OwnedBuf;
 use crate::{
     PeerId, Result,
     memory::scatter::{Part, Scatter},
-    protocol::active::{receive::Act, send::Short},
+    protocol::active::{act::Act, send::Short},
     wire::active::Label,
     worker::{peer::MESSAGE_COST, shared::Shared, unlocked_copy::Purpose},
 };

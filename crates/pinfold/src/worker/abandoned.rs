@@ -17,46 +17,21 @@ use super::{
     Engine,
     core::{Core, Unexpected},
     inbound_stream::Sink,
-    op::{Arrived, Bytes, Done, Keeps, Lending, Op, OpKey, OpKind, RecvOp, RecvStage},
+    op::{
+        Announced, Arrived, Bytes, Done, Keeps, Lending, Next, Op, OpKey, OpKind, RecvOp, RecvStage,
+    },
+    op_table::PassedOn,
 };
-use crate::protocol::handoff::{
-    after_close::Left,
-    vectored::{self, List},
-};
+use crate::protocol::handoff::{state::Left, vectored};
 use crate::{
-    Error, Path, PeerId, Receipt, Result,
+    Error, Path, PeerId, Receipt,
     memory::{
         scatter::{Part, Scatter},
         store::Kept,
     },
     status::Tally,
     wire::{list::Listed, rendezvous::Rts},
-    worker::matching::UnexpectedKey,
 };
-
-/// The owner of the message of a receive.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Next {
-    /// The caller that posted the receive.
-    Own,
-    /// No receive yet: the message is stored.
-    Stored(UnexpectedKey),
-    /// That receive, which follows.
-    Receive(OpKey),
-}
-
-/// A receive that has ended and whose message belongs to another.
-pub(crate) struct PassedOn {
-    pub recv: RecvOp,
-    pub result: Result<Done>,
-}
-
-/// The announcement of a message that stays where it is.
-pub(crate) struct Announced {
-    sid: u32,
-    rts: Rts,
-    list: Option<List>,
-}
 
 /// The error of a receive for whose message there is no memory.
 pub(crate) fn no_memory(len: u64) -> Error {

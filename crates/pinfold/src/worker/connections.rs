@@ -24,13 +24,13 @@ use rustc_hash::FxHashMap;
 
 use self::accept_budget::Share;
 use super::{
+    config::Config,
     handshakes::{Call, Greeting},
     op::OpKey,
     peer::Peer,
 };
 use crate::{
     Error, PeerId, Result,
-    endpoint::config::Config,
     memory::arena,
     transport::{
         local::{Listener, Us},

@@ -5,7 +5,8 @@ use std::{collections::VecDeque, sync::Arc};
 use pinfold_sys::cpu::clock;
 
 use super::{
-    op::{Bytes, Done, OpKey, OpTable, RecvStage, Wakes},
+    op::{Bytes, Done, OpKey, RecvStage, Wakes},
+    op_table::OpTable,
     peer::{Control, Peer},
     prefault::Prefault,
 };
@@ -16,7 +17,7 @@ use crate::{
     policy::route::CostModel,
     protocol::{
         active::queue::Queues,
-        handoff::{after_close::Left, vectored::List},
+        handoff::{parts::List, state::Left},
         rma::{regions::Regions, spaces::Spaces},
     },
     status::{Status, Tally},
@@ -25,7 +26,7 @@ use crate::{
         descriptor::{Header, Kind},
         rendezvous::Rts,
     },
-    worker::{matching::Matcher, unlocked_copy::UnlockedCopies},
+    worker::{matching::Matcher, unlocked_counts::UnlockedCopies},
 };
 
 /// A message that came before a receive asked for it.

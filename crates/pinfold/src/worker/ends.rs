@@ -1,8 +1,8 @@
 //! How operations end, and to whom their results go.
 
 use super::{
-    abandoned::{Next, PassedOn},
-    op::{Done, Keeps, OpKey, OpKind, OpTable, PartOf, RecvOp, RecvStage, SendOp, Taker, Wakes},
+    op::{Done, Keeps, Next, OpKey, OpKind, PartOf, RecvOp, RecvStage, SendOp, Taker, Wakes},
+    op_table::{OpTable, PassedOn},
 };
 use crate::{Error, Result, endpoint::received::MultiReceived};
 

@@ -12,33 +12,13 @@ use super::{
     peer::{Peer, PeerInfo},
 };
 use crate::{
-    Error, Path, Result,
+    Path,
     copy::Counts,
-    endpoint::config::Config,
-    status::{Identity, Introduction, Status, Tally, flags, state},
+    status::{Introduction, Tally, flags, state},
 };
 
 /// Between looks at how much receivers have taken, for the credit that other processes see.
 const CREDIT_EVERY_NS: u64 = 20_000_000;
-
-/// The page of a new endpoint.
-///
-/// # Errors
-/// As for [`Status::new`].
-pub(crate) fn status(config: &Config, id: [u8; 16]) -> Result<Status> {
-    let status = Status::new(&Identity {
-        id,
-        label: &config.label,
-        address: match (&config.listen, &config.listen_tcp) {
-            (Some(address), _) => Some(address.to_string()),
-            (None, tcp) => tcp.as_ref().map(ToString::to_string),
-        },
-        lane_bytes_max: config.lane_bytes_max,
-        unexpected_bytes_max: config.unexpected_bytes_max,
-        mapped_bytes_max: config.mapped_bytes_max,
-    });
-    status.map_err(Error::failed("the endpoint"))
-}
 
 impl Core {
     /// Stores the identity of a new peer, and its `place` on another host.

@@ -21,6 +21,7 @@
 //! once the lock is free.
 
 pub(crate) mod abandoned;
+pub(crate) mod config;
 pub(crate) mod connections;
 pub(crate) mod control_flush;
 pub(crate) mod core;
@@ -35,7 +36,8 @@ pub(crate) mod inbound_stream;
 pub(crate) mod matching;
 pub(crate) mod multi_recv;
 pub(crate) mod op;
-mod op_key;
+pub(crate) mod op_key;
+pub(crate) mod op_table;
 pub(crate) mod outbound;
 pub(crate) mod outstanding;
 pub(crate) mod peer;
@@ -50,10 +52,12 @@ pub(crate) mod send_timeout;
 pub(crate) mod send_waits;
 pub(crate) mod shared;
 pub(crate) mod sleep;
+mod status_page;
 pub(crate) mod table;
 pub(crate) mod teardown;
 pub(crate) mod transport_progress;
 pub(crate) mod unlocked_copy;
+pub(crate) mod unlocked_counts;
 pub(crate) mod wait;
 pub(crate) mod wakes;
 
@@ -62,20 +66,21 @@ use std::{collections::VecDeque, sync::Arc, thread::Thread};
 use pinfold_sys::{cpu::clock, io::poll::Epoll};
 
 use self::{
+    config::Config,
     connections::Connections,
     core::Core,
     matching::Matcher,
-    op::{Done, OpKey, OpKind, OpTable, RecvStage, SendStage, Wakes, gone},
+    op::{Done, OpKey, OpKind, RecvStage, SendStage, Wakes, gone},
+    op_table::OpTable,
     peer::{Peer, PeerInfo},
     poll_set::PollSet,
     prefault::Prefault,
     table::PeerTable,
-    unlocked_copy::UnlockedCopies,
+    unlocked_counts::UnlockedCopies,
 };
 use crate::{
     Error, PeerId, Result,
     copy::{Copier, Reader},
-    endpoint::config::Config,
     memory::imported_extents::ImportedExtents,
     policy::{route, sleep::SleepPolicy, spin::SpinPolicy},
     protocol::{
@@ -139,7 +144,7 @@ impl Engine {
         let driver = connections::driver(&config, &epoll);
         let connections = Connections::open(&config, epoll)?;
         let copies = Arc::default();
-        let status = gauges::status(&config, connections.endpoint_id())?;
+        let status = status_page::status(&config, connections.endpoint_id())?;
         let mut core = Core {
             matcher: Matcher::new(u64::from_ne_bytes(random()?)),
             ops: OpTable::default(),

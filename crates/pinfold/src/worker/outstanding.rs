@@ -9,8 +9,8 @@ use super::{
 use crate::{
     Error, Gone, Outstanding, PeerId,
     protocol::{
-        active::receive::Act,
-        handoff::{after_close::is_out, donate::Fate},
+        active::act::Act,
+        handoff::{after_close::is_out, state::Fate},
     },
 };
 

@@ -22,8 +22,8 @@ use crate::{
     },
     protocol::{
         handoff::{
-            donate::Fate,
             returns::{Given, Returns},
+            state::Fate,
         },
         rma::{
             cma::{CmaAccess, Way},

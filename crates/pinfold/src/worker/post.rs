@@ -9,7 +9,7 @@ use super::{
 use crate::{
     Error, Path, PeerId, Receipt, Result,
     memory::{imported_extents::Loan, scatter::Scatter},
-    protocol::handoff::vectored::{self, Parts},
+    protocol::handoff::{parts::Parts, vectored},
     wire::rendezvous::By,
     worker::matching::{Source, TagMatch},
 };

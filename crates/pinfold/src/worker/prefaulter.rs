@@ -7,7 +7,11 @@ use pinfold_sys::{
     trial,
 };
 
-use super::prefault::{Outcome, Step};
+use super::{
+    Engine,
+    peer::Peer,
+    prefault::{Outcome, Step},
+};
 
 /// The prefaulter of an endpoint.
 ///
@@ -55,5 +59,24 @@ impl Prefaulter {
                 Outcome::Never
             }
         }
+    }
+}
+
+impl Engine {
+    /// The next addresses at which pages should be put, if there is no other work.
+    #[inline]
+    pub(crate) fn next_to_prefault(&mut self) -> Option<Step> {
+        if self.core.prefault.is_empty() || self.is_receiving() {
+            return None;
+        }
+        self.core.prefault.next(&mut self.core.ops)
+    }
+
+    /// Returns whether a message has begun to come.
+    fn is_receiving(&mut self) -> bool {
+        let comes = |peer: &mut Peer| !peer.inbound.is_empty() || peer.transport.brings_direct();
+        !self.core.gets.is_empty()
+            || !self.core.puts.is_empty()
+            || self.hot.iter().any(|&index| self.peers.at_mut(index).is_some_and(comes))
     }
 }

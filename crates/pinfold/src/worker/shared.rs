@@ -2,6 +2,7 @@
 //! descriptor.
 
 use std::{
+    any::Any,
     io,
     ops::{Deref, DerefMut},
     sync::{
@@ -19,14 +20,14 @@ use pinfold_sys::{
     threads::Kind,
 };
 
-use super::{Engine, prefaulter::Prefaulter, unlocked_copy::UnlockedCopies};
+use super::{
+    Engine,
+    config::{Config, Progress},
+    prefaulter::Prefaulter,
+    unlocked_counts::UnlockedCopies,
+};
 use crate::{
     Error, Result,
-    endpoint::{
-        Endpoint,
-        config::{Config, Progress},
-        handle::Owner,
-    },
     sync::biased::{BiasedLock, Guard},
 };
 
@@ -60,7 +61,7 @@ pub(crate) struct Shared {
     stop: AtomicBool,
     crowded: bool,
     /// The owner that handles hold.
-    owner: OnceLock<Weak<Owner>>,
+    owner: OnceLock<Weak<dyn Any + Send + Sync>>,
     /// True if handlers run on the thread that drives, and on no other.
     pub dedicated: bool,
     /// Bulk copies outside the engine.
@@ -141,13 +142,14 @@ impl Shared {
     }
 
     /// Notes the owner of its handles.
-    pub(crate) fn owned_by(&self, owner: Weak<Owner>) {
+    pub(crate) fn owned_by(&self, owner: Weak<dyn Any + Send + Sync>) {
         let _ = self.owner.set(owner);
     }
 
-    /// A handle of the endpoint, as long as the program has one.
-    pub(crate) fn handle(&self) -> Option<Endpoint> {
-        Endpoint::of(self.owner.get()?)
+    /// The owner of its handles, as long as the program has one. Its type is that of
+    /// [`Endpoint`](crate::Endpoint) to know.
+    pub(crate) fn owner(&self) -> Option<Arc<dyn Any + Send + Sync>> {
+        self.owner.get()?.upgrade()
     }
 
     /// Returns whether this is a child of the process that made the endpoint.

@@ -10,15 +10,16 @@
 //! threads touch it by system calls alone; words are changed by a helper that a fault may end
 //! ([`fault_safe_change`]).
 
-use std::{borrow::Cow, sync::Arc};
+use std::borrow::Cow;
 
 use pinfold_sys::mem::{fault_safe_change, fault_safe_copy};
 
 use super::crew::Crew;
 use crate::{
     Active,
-    endpoint::{handlers::Handler, region::atomics},
+    endpoint::{handlers::Function, region::atomics},
     failpoint::{self, Point},
+    protocol::active::handlers::Handler,
     wire::{
         change::Change,
         space::{ANSWER_HEAD, Answered, Ask, Claim, Refused, bytes_of},
@@ -31,7 +32,7 @@ pub(super) const PART_MAX: usize = 64 << 10;
 /// The agent of an endpoint.
 pub(super) fn handler() -> Handler {
     let crew = Crew::default();
-    Arc::new(move |active| serve(&crew, &active))
+    Function::handler(move |active| serve(&crew, &active))
 }
 
 fn serve(crew: &Crew, active: &Active<'_>) {

@@ -6,7 +6,7 @@ use super::{
 };
 use crate::{
     PeerId, Receipt,
-    endpoint::handlers::Handler,
+    protocol::active::handlers::Handler,
     status::Tally,
     wire::{
         active::{Failure, Label},

@@ -1,6 +1,8 @@
 //! Active messages: sent, received, queued, and run by their handlers.
 
+pub(crate) mod act;
 pub(crate) mod dispatch;
+pub(crate) mod handlers;
 pub(crate) mod queue;
 pub(crate) mod receive;
 pub(crate) mod send;

@@ -15,7 +15,7 @@ use rustc_hash::FxHashMap;
 
 use crate::{
     PeerId, Receipt,
-    endpoint::handlers::{Handler, Handlers},
+    protocol::active::handlers::{Handler, Handlers},
     transport::shm::budget::Budget,
     wire::{
         active::{Label, Verb},

@@ -4,11 +4,12 @@
 //! request that was announced stays in its sender's memory until it is first in its queue. An
 //! answer costs none: the requester has set a place aside.
 
-use std::{any::Any, sync::Arc};
-
-use super::queue::{Item, What};
+use super::{
+    act::Act,
+    queue::{Item, What},
+};
 use crate::{
-    Error, NotHandled, Path, PeerId, Receipt, SharedBuf,
+    Error, NotHandled, Path, PeerId, Receipt,
     status::Tally,
     transport::shm::ring::Violation,
     wire::{
@@ -24,18 +25,6 @@ use crate::{
         peer::{MESSAGE_COST, Peer},
     },
 };
-
-/// Effect of the end of an operation that no caller waits for.
-pub(crate) enum Act {
-    /// A message for a handler of ours has come, or its receive has failed.
-    Landed { peer: PeerId, room: usize },
-    /// Bytes that a handler sent have gone; they were charged to this peer.
-    Gone { origin: PeerId, bytes: u64, buffer: Box<dyn Any + Send> },
-    /// A request has gone, or there will be no answer. If a handler sent it, it was charged, too.
-    Asked { answer: OpKey, origin: Option<PeerId>, bytes: u64, buffer: Box<dyn Any + Send> },
-    /// Bytes of our region that a peer reads have gone, or will not go.
-    Served { peer: PeerId, memory: Arc<SharedBuf> },
-}
 
 /// The `errno` values by which a receiver rejects an active message.
 pub(crate) const NO_HANDLER: i32 = rustix::io::Errno::NOENT.raw_os_error();

@@ -2,7 +2,7 @@
 
 use std::any::Any;
 
-use super::receive::Act;
+use super::act::Act;
 use crate::{
     Error, Path, PeerId, Receipt, Result,
     failpoint::{self, Point},

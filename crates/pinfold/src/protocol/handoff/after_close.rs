@@ -14,15 +14,14 @@ use std::sync::Arc;
 use pinfold_sys::fork::ForkMark;
 
 use super::{
-    donate::Fate,
-    vectored::{self, ExportedParts},
+    parts::Parts,
+    state::{Fate, Left},
 };
 use crate::{
     Error, Path, PeerId, Receipt, Result,
     endpoint::DonatedBuf,
     memory::{
         arena::after_close::{self, Holder},
-        imported_extents::Loan,
         scatter::Scatter,
     },
     protocol::{rendezvous::select::op_stage, rma::cma::CmaAccess},
@@ -39,12 +38,6 @@ use crate::{
 
 /// Number of reads of the socket of a peer that is gone; its queue holds fewer messages.
 const LAST_TURNS: u32 = 64;
-
-/// A message that its sender has left behind, in the memory that it gave.
-pub(crate) enum Left {
-    One(Box<Loan>),
-    Parts { exported_parts: ExportedParts, sid: u32, tie: lane::Tie },
-}
 
 /// The receiver of memory that this side has left.
 struct Receiver {
@@ -204,7 +197,7 @@ impl Core {
                 self.arrive(key, Arrived { loan: Some(Lending::One(loan)), ..arrived });
             }
             Left::Parts { exported_parts, sid, tie } if as_view => {
-                let parts = Box::new(vectored::Parts { parts: exported_parts.lent(), sid, tie });
+                let parts = Box::new(Parts { parts: exported_parts.lent(), sid, tie });
                 let loan = Some(Lending::Parts(parts));
                 // The message is counted once it is known how it came.
                 self.finish(key, Ok(Done::Arrived(Arrived { loan, ..arrived })));

@@ -4,7 +4,7 @@
 //! account of its peer until the count of returns ends it. It becomes an operation like any other
 //! only if its receiver wants more than a view.
 
-use super::{account, returns};
+use super::{account, returns, state::Fate};
 use crate::{
     Path, PeerId, Receipt, Result,
     endpoint::DonatedBuf,
@@ -22,14 +22,6 @@ use crate::{
         peer::Peer,
     },
 };
-
-/// State of a counted donated buffer.
-pub(crate) enum Fate {
-    /// The buffer is in flight, or the receiver is using it.
-    Out { donation: DonatedBuf, tag: u64, is_frame: bool },
-    /// The buffer is a send.
-    Op(OpKey),
-}
 
 impl Engine {
     /// Posts a send of memory that the caller gives away, at `exported`. It ends when the receiver

@@ -10,5 +10,7 @@ pub(crate) mod account;
 pub(crate) mod after_close;
 pub(crate) mod donate;
 pub(crate) mod latest;
+pub(crate) mod parts;
 pub(crate) mod returns;
+pub(crate) mod state;
 pub(crate) mod vectored;

@@ -6,7 +6,7 @@ use crate::{
     PeerId,
     copy::Largest,
     memory::{arena::Mapping, cma_memory::Remote},
-    protocol::handoff::vectored::ExportedParts,
+    protocol::handoff::parts::ExportedParts,
     wire::rendezvous::{Place, Wrote},
 };
 

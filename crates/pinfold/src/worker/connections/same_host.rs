@@ -6,10 +6,9 @@ use pinfold_sys::io::poll::Epoll;
 use super::{Connections, LISTENER, SAME_HOST, token, watch};
 use crate::{
     Error, Result,
-    endpoint::config::Config,
     transport::local::{Address, Listener, Us},
     wire::tcp::offer::LocalName,
-    worker::pending_peer::PendingPeer,
+    worker::{config::Config, pending_peer::PendingPeer},
 };
 
 /// Listens there. `None` if that is not wanted, or not possible: then callers stay with their

@@ -21,9 +21,8 @@ use std::collections::VecDeque;
 
 use self::history::{Expected, Familiar};
 use super::{
-    Engine,
-    op::{OpKey, OpTable, RecvStage},
-    peer::Peer,
+    op::{OpKey, RecvStage},
+    op_table::OpTable,
 };
 use crate::{PeerId, memory::scatter::Scatter, worker::matching::Source};
 
@@ -205,27 +204,8 @@ impl Prefault {
         self.allowance = (self.allowance + len).min(IN_VAIN_MAX);
     }
 
-    fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.queue.is_empty()
-    }
-}
-
-impl Engine {
-    /// The next addresses at which pages should be put, if there is no other work.
-    #[inline]
-    pub(crate) fn next_to_prefault(&mut self) -> Option<Step> {
-        if self.core.prefault.is_empty() || self.is_receiving() {
-            return None;
-        }
-        self.core.prefault.next(&mut self.core.ops)
-    }
-
-    /// Returns whether a message has begun to come.
-    fn is_receiving(&mut self) -> bool {
-        let comes = |peer: &mut Peer| !peer.inbound.is_empty() || peer.transport.brings_direct();
-        !self.core.gets.is_empty()
-            || !self.core.puts.is_empty()
-            || self.hot.iter().any(|&index| self.peers.at_mut(index).is_some_and(comes))
     }
 }
 

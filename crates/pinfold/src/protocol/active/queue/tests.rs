@@ -16,7 +16,7 @@ fn peer(index: u32) -> PeerId {
 
 fn queues() -> Queues {
     let mut handlers = Handlers::default();
-    handlers.set(1, Arc::new(|_| {}));
+    handlers.set(1, Arc::new(()));
     Queues::new(BUDGET, handlers)
 }
 
@@ -48,7 +48,7 @@ fn waiting(token: u32, len: u64) -> Item {
 }
 
 fn key(index: u32) -> OpKey {
-    let mut ops = crate::worker::op::OpTable::default();
+    let mut ops = crate::worker::op_table::OpTable::default();
     for _ in 0..index {
         ops.insert(dummy());
     }

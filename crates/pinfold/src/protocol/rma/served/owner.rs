@@ -18,7 +18,7 @@ use crate::{
     Path, Receipt, SharedBuf,
     endpoint::region::atomics,
     memory::scatter::Scatter,
-    protocol::active::receive::Act,
+    protocol::active::act::Act,
     status::Tally,
     transport::shm::ring::Violation,
     wire::{

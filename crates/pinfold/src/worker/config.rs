@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use crate::{
     Error, PathSet, Result,
-    endpoint::handlers::Handlers,
+    protocol::active::handlers::Handlers,
     transport::{
         local::{Access, Address},
         tcp::{self, key::Key, transmit::Settings},
