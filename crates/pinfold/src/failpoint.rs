@@ -33,10 +33,9 @@ points! {
     BeforeCall, AfterCall, InHandler, BeforeReply, AfterReply,
     BeforeOpen, AfterOpen, BeforeOpened, AfterOpened, InOperation,
     BeforeFlag, AfterFlag, BeforeMove, AfterMove,
-    BeforeSpace, AfterSpace, BeforeSpaceTold, AfterSpaceTold,
     BeforeTranslate, AfterTranslate, BeforeLend, AfterLend, BeforeTranslated, AfterTranslated, Learned,
     InSpace, BeforeCarried, AfterCarried, BeforeServed, AfterServed, BeforePages, AfterPages,
-    BeforeEnd, InEnd, AfterEnd,
+    AfterEnd,
     BeforeGone, AfterGone, BeforePublish, AfterPublish, BellAsked, BeforeSleep, AfterSleep, BeforeClose,
 }
 

@@ -60,12 +60,13 @@ mod worker;
 #[cfg(not(loom))]
 pub use self::{
     endpoint::{
-        AcceptRequest, Active, Answer, AtomicChange, AtomicRequest, AtomicWord, Builder, Completed,
-        Completion, CompletionQueue, ConnectRequest, CopyRequest, DonatedBuf, Endpoint, Envelope,
-        Exposed, Handoff, HandoffVectored, Message, MessageRequest, MultiReceived, MultiRecv,
-        NotGiven, OwnedBuf, OwnedBufMut, PeerInfo, Progress, Queueable, Received, RecvRequest,
-        Region, RegionKey, RegionRequest, RemoteRegion, RemoteSpace, Reply, Rights, Scope,
-        ScopedRecv, ScopedSend, SendRequest, Source, TagMatch, View, ViewRequest,
+        AcceptRequest, Active, Addressing, Answer, AtomicChange, AtomicRequest, AtomicWord,
+        Builder, ByAddress, ByOffset, Completed, Completion, CompletionQueue, ConnectRequest,
+        CopyRequest, DonatedBuf, Endpoint, Envelope, Exposed, Handoff, HandoffVectored, Message,
+        MessageRequest, MultiReceived, MultiRecv, NotGiven, OwnedBuf, OwnedBufMut, PeerInfo,
+        Progress, Queueable, Received, RecvRequest, Region, RegionKey, RegionRequest, Registered,
+        Remote, RemoteRegion, RemoteSpace, Reply, Rights, Scope, ScopedRecv, ScopedSend,
+        SendRequest, Source, TagMatch, View, ViewRequest,
     },
     error::{Error, Gone, NotHandled, Outstanding, Result, Ungreeted, Untaken},
     memory::arena::{Arena, ArenaBuf, ArenaBuilder, ArenaStats, SharedArena, SharedBuf},

@@ -215,7 +215,7 @@ mod points {
     /// The points of memory that is used by its addresses.
     fn of_spaces() -> &'static [Point] {
         let at = |point| Point::ALL.iter().position(|it| *it == point).expect("one of all");
-        &Point::ALL[at(Point::BeforeSpace)..=at(Point::AfterEnd)]
+        &Point::ALL[at(Point::BeforeTranslate)..=at(Point::AfterEnd)]
     }
 
     fn at_points(points: &[Point], how: &str, meeting: Meeting, by: By) -> BTreeSet<&'static str> {

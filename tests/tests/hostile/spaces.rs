@@ -17,11 +17,13 @@ use super::{KIND, PATIENCE, RINGS, SLOT, SLOTS, donations::add, is_cut_off, liar
 
 /// Active messages: their kind, and verbs of theirs.
 const ACTIVE: u64 = 11;
+/// The question for memory, and the answer.
+const OPEN: u64 = 12;
+const OPENED: u64 = 13;
 const REPLY: u64 = 3;
 const SERVE: u64 = 5;
 
 /// Questions and answers.
-const OPEN: u64 = 1;
 const TRANSLATE: u64 = 2;
 const READ: u64 = 3;
 const WRITE: u64 = 4;
@@ -34,9 +36,9 @@ const DONE: u64 = 4;
 const UNKNOWN: u64 = 5;
 const READ_ONLY: u64 = 6;
 const OUTSIDE: u64 = 7;
-const NOT_MAPPED: u64 = 8;
-const SENSELESS: u64 = 10;
-const MISALIGNED: u64 = 11;
+const NOT_MAPPED: u64 = 9;
+const SENSELESS: u64 = 11;
+const MISALIGNED: u64 = 8;
 const WAS: u64 = 64;
 
 const LEN: usize = 4096;
@@ -83,10 +85,9 @@ pub fn exploiter(_: &Args) {
     let segment = segments()[0];
     let end = start + LEN as u64;
     let wrong = [write[0], write[1] ^ 1, write[2]];
-    let cases: [(u64, &[u64], u64, u64, u64); 37] = [
-        (OPEN, &wrong, 0, 0, UNKNOWN),
-        (OPEN, revoked, 0, 0, UNKNOWN),
-        (OPEN, &[99, 1, 2], 0, 0, UNKNOWN),
+    let cases: [(u64, &[u64], u64, u64, u64); 36] = [
+        (READ, &[99, 1, 2], 0, 0, UNKNOWN),
+        (1, write, start, 8, SENSELESS),
         (READ, read, start, 8, DONE),
         (READ, read, end - 8, 8, DONE),
         (READ, &wrong, start, 8, UNKNOWN),
@@ -129,26 +130,50 @@ pub fn exploiter(_: &Args) {
         assert_eq!(said, answer, "question {}: {question:x?}", token - 100);
         assert_ne!(said, NOT_MAPPED);
     }
+    // What is exposed, and what is not.
+    let opened: [(u64, &[u64], u64); 5] =
+        [(1, &wrong, 1), (2, revoked, 1), (3, &[99, 1, 2], 1), (4, read, 10), (5, write, 11)];
+    for (number, key, kind) in opened {
+        add(segment, OPEN, number, &[key[0], key[1], key[2], 0, 0, 0, 0]);
+        let opened = await_opened(segment, number);
+        assert_eq!(opened[0] & 0xff, kind, "opened {number}: {opened:x?}");
+        let range = if kind == 1 { [0, 0] } else { [start, LEN as u64] };
+        assert_eq!(opened[1..3], range, "opened {number}");
+    }
     // A question that is too short to be one.
     add(segment, ACTIVE | code(8), 0, &[99 | SERVE << 32, READ, 0, 0, 0, 0, 0]);
     assert_eq!(await_answer(segment, 99), SENSELESS);
     say("all asked");
 }
 
+/// The victim's answer to the question for what is exposed.
+fn await_opened(segment: Mapped, number: u64) -> [u64; 3] {
+    await_slot(segment, |at| {
+        let header = peek(at);
+        let is_it = header >> KIND & 31 == OPENED && header >> 32 == number;
+        is_it.then(|| [8, 16, 24].map(|offset| peek(at + offset)))
+    })
+}
+
 /// The victim's answer to a question.
 fn await_answer(segment: Mapped, token: u64) -> u64 {
+    await_slot(segment, |at| {
+        let is_it = peek(at) >> KIND & 31 == ACTIVE && peek(at + 8) == token | REPLY << 32;
+        is_it.then(|| peek(at + 16))
+    })
+}
+
+/// Waits for a descriptor of the victim's.
+fn await_slot<T>(segment: Mapped, find: impl Fn(usize) -> Option<T>) -> T {
     let ring = segment.at + RINGS[0];
     let end = std::time::Instant::now() + PATIENCE;
     loop {
-        assert!(!is_cut_off(segment), "cut off for question {}", token - 100);
-        let slots = (0..SLOTS).map(|slot| ring + slot * SLOT);
-        let mut answers = slots
-            .filter(|at| peek(*at) >> KIND & 31 == ACTIVE && peek(*at + 8) == token | REPLY << 32);
-        if let Some(at) = answers.next() {
-            return peek(at + 16);
+        assert!(!is_cut_off(segment), "cut off");
+        if let Some(found) = (0..SLOTS).find_map(|slot| find(ring + slot * SLOT)) {
+            return found;
         }
         sockets().into_iter().for_each(|socket| drop(send_raw(socket, &[1], &[])));
         thread::sleep(Duration::from_millis(1));
-        assert!(std::time::Instant::now() < end, "no answer to question {}", token - 100);
+        assert!(std::time::Instant::now() < end, "no answer");
     }
 }

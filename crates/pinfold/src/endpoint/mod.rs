@@ -22,12 +22,11 @@ pub(crate) mod message;
 pub(crate) mod multi_recv;
 pub(crate) mod payload;
 pub(crate) mod received;
-pub(crate) mod region;
 pub(crate) mod reply;
 pub(crate) mod request;
+pub(crate) mod rma;
 pub(crate) mod scope;
 pub(crate) mod send_timeout;
-pub(crate) mod space;
 pub(crate) mod view;
 
 pub use crate::memory::donated::DonatedBuf;
@@ -49,12 +48,11 @@ pub use handoff::{Handoff, HandoffVectored, ViewRequest};
 pub use message::Message;
 pub use multi_recv::MultiRecv;
 pub use received::{MultiReceived, Received};
-pub use region::{
-    AtomicChange, AtomicRequest, AtomicWord, CopyRequest, Region, RegionKey, RegionRequest,
-    RemoteRegion, Rights,
-};
 pub use reply::Reply;
 pub use request::{MessageRequest, RecvRequest, SendRequest};
+pub use rma::{
+    Addressing, AtomicChange, AtomicRequest, AtomicWord, ByAddress, ByOffset, CopyRequest, Exposed,
+    Region, RegionKey, RegionRequest, Registered, Remote, RemoteRegion, RemoteSpace, Rights,
+};
 pub use scope::{Scope, ScopedRecv, ScopedSend};
-pub use space::{Exposed, RemoteSpace};
 pub use view::View;

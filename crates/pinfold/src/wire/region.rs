@@ -1,16 +1,19 @@
-//! The messages about a region: the question for it and the answer.
+//! The messages that open memory of a peer's: the question for it and the answer.
 
-use super::{descriptor::Body, rendezvous::Exported};
+use super::{
+    descriptor::Body,
+    rendezvous::Exported,
+    space::{Claim, Exposure},
+};
 
-/// Asks the owner of a region for its memory.
+/// Asks the owner of a key for the memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Open {
-    pub id: u64,
-    pub secret: [u64; 2],
+    pub claim: Claim,
     pub by: By,
 }
 
-/// The way in which the asking side means to use a region.
+/// The way in which the asking side means to use a region. Memory by address knows no such choice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum By {
     /// It wants to be handed the memory.
@@ -23,7 +26,8 @@ pub(crate) enum By {
 
 impl Open {
     pub(crate) const fn body(self) -> [u64; 4] {
-        [self.id, self.secret[0], self.secret[1], self.by as u64]
+        let Claim { id, secret } = self.claim;
+        [id, secret[0], secret[1], self.by as u64]
     }
 
     pub(crate) const fn read(body: &Body) -> Option<Open> {
@@ -33,14 +37,15 @@ impl Open {
             2 => By::Owner,
             _ => return None,
         };
-        Some(Open { id: body[0], secret: [body[1], body[2]], by })
+        Some(Open { claim: Claim { id: body[0], secret: [body[1], body[2]] }, by })
     }
 }
 
-/// The answer to a question for a region.
+/// The answer. Its first word is a kind, by 8 bits, and above them the address of a region's first
+/// byte, or a reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Opened {
-    /// No region has this key.
+    /// Nothing has this key.
     Unknown,
     /// The region cannot be handed over just now.
     Unshared,
@@ -48,16 +53,22 @@ pub(crate) enum Opened {
     Here(Site),
     /// The region may be read and written where it is.
     There(Spot),
-    /// Its owner performs the operations.
-    Served { len: u64, writable: bool },
+    /// The owner of the region performs the operations.
+    Served(Extent),
     /// It may not be used, by the number of a [`Refusal`](crate::Refusal) as its owner sees it.
     Refused(u16),
+    /// It is memory by address.
+    Exposed(Exposure),
+    /// It is memory by address, and its owner's agent performs the operations, for another host.
+    Agent(Extent),
 }
 
 /// The place of a region in memory that was handed over, and of the word that says whether it
 /// stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Site {
+    /// The address of the first byte in its owner's process.
+    pub start: u64,
     pub memory: Exported,
     pub len: u64,
     pub flag: Exported,
@@ -76,13 +87,28 @@ pub(crate) struct Spot {
     pub writable: bool,
 }
 
+/// Memory that its owner uses for its peers: its address there, and its length.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Extent {
+    pub start: u64,
+    pub len: u64,
+    pub writable: bool,
+}
+
+/// Bits of the kind of an answer.
+const KIND: u32 = 8;
+
+const fn kind(readable: u64, writable: bool, high: u64) -> u64 {
+    high << KIND | readable + writable as u64
+}
+
 impl Opened {
     pub(crate) const fn body(self) -> [u64; 7] {
         match self {
             Opened::Unknown => [1, 0, 0, 0, 0, 0, 0],
             Opened::Unshared => [2, 0, 0, 0, 0, 0, 0],
-            Opened::Here(Site { memory, len, flag, stamp, writable }) => [
-                if writable { 4 } else { 3 },
+            Opened::Here(Site { start, memory, len, flag, stamp, writable }) => [
+                kind(3, writable, start),
                 memory.extent,
                 memory.offset,
                 len,
@@ -91,33 +117,62 @@ impl Opened {
                 stamp,
             ],
             Opened::There(Spot { memory, len, flag, stamp, writable }) => {
-                [if writable { 6 } else { 5 }, memory, len, flag, stamp, 0, 0]
+                [kind(5, writable, 0), memory, len, flag, stamp, 0, 0]
             }
-            Opened::Served { len, writable } => [if writable { 9 } else { 8 }, len, 0, 0, 0, 0, 0],
             Opened::Refused(code) => [7, code as u64, 0, 0, 0, 0, 0],
+            Opened::Served(Extent { start, len, writable }) => {
+                [kind(8, writable, start), len, 0, 0, 0, 0, 0]
+            }
+            Opened::Exposed(Exposure { start, len, writable, flag, exported, stamp, cma }) => {
+                // No extent has the number 0.
+                let Exported { extent, offset } = match exported {
+                    Some(exported) => exported,
+                    None => Exported { extent: 0, offset: 0 },
+                };
+                [kind(10, writable, cma as u64), start, len, flag, stamp, extent, offset]
+            }
+            Opened::Agent(Extent { start, len, writable }) => {
+                [kind(12, writable, start), len, 0, 0, 0, 0, 0]
+            }
         }
     }
 
     pub(crate) const fn read(body: &Body) -> Option<Opened> {
-        Some(match body[0] {
-            1 => Opened::Unknown,
-            2 => Opened::Unshared,
-            kind @ (3 | 4) => Opened::Here(Site {
+        let (kind, high) = (body[0] & ((1 << KIND) - 1), body[0] >> KIND);
+        let extent = Extent { start: high, len: body[1], writable: kind % 2 == 1 };
+        Some(match (kind, high) {
+            (1, 0) => Opened::Unknown,
+            (2, 0) => Opened::Unshared,
+            (3 | 4, start) => Opened::Here(Site {
+                start,
                 memory: Exported { extent: body[1], offset: body[2] },
                 len: body[3],
                 flag: Exported { extent: body[4], offset: body[5] },
                 stamp: body[6],
                 writable: kind == 4,
             }),
-            kind @ (5 | 6) => Opened::There(Spot {
+            (5 | 6, 0) => Opened::There(Spot {
                 memory: body[1],
                 len: body[2],
                 flag: body[3],
                 stamp: body[4],
                 writable: kind == 6,
             }),
-            kind @ (8 | 9) => Opened::Served { len: body[1], writable: kind == 9 },
-            7 if body[1] <= u16::MAX as u64 => Opened::Refused(body[1] as u16),
+            (7, 0) if body[1] <= u16::MAX as u64 => Opened::Refused(body[1] as u16),
+            (8 | 9, _) => Opened::Served(extent),
+            (10 | 11, cma) if cma <= u16::MAX as u64 => Opened::Exposed(Exposure {
+                start: body[1],
+                len: body[2],
+                writable: kind == 11,
+                flag: body[3],
+                exported: match body[5] {
+                    0 => None,
+                    extent => Some(Exported { extent, offset: body[6] }),
+                },
+                stamp: body[4],
+                cma: cma as u16,
+            }),
+            (12 | 13, _) => Opened::Agent(extent),
             _ => return None,
         })
     }
@@ -134,26 +189,41 @@ mod tests {
         let refused = |code| Opened::read(&[7, code, 0, 0, 0, 0, 0]);
         assert_eq!(refused(0xffff), Some(Opened::Refused(0xffff)));
         assert_eq!((refused(1 << 16), refused(u64::MAX)), (None, None));
+        let exposed = |code: u64| Opened::read(&[code << KIND | 10, 0, 0, 0, 0, 0, 0]).is_some();
+        assert!(exposed(0xffff) && !exposed(1 << 16));
+        // No address where none belongs.
+        assert_eq!(Opened::read(&[1 << KIND | 1, 0, 0, 0, 0, 0, 0]), None);
     }
 
     proptest! {
         #[test]
         fn bodies_survive(a: u64, b: u64, c: u64, d: u32, e: u32, f: u16, h: bool) {
             for by in [By::Mapping, By::Kernel, By::Owner] {
-                let open = Open { id: a, secret: [b, c], by };
+                let open = Open { claim: Claim { id: a, secret: [b, c] }, by };
                 prop_assert_eq!(Open::read(&padded(&open.body())), Some(open));
             }
             prop_assert_eq!(Open::read(&[a, b, c, a.max(3), 0, 0, 0]), None);
             let memory = Exported { extent: a, offset: b };
             let flag = Exported { extent: c, offset: u64::from(d) };
-            let site = Site { memory, len: c, flag, stamp: b, writable: h };
+            let start = a >> KIND;
+            let site = Site { start, memory, len: c, flag, stamp: b, writable: h };
             let spot = Spot { memory: b, len: c, flag: a, stamp: u64::from(e), writable: h };
             for opened in [
                 Opened::Unknown,
                 Opened::Unshared,
                 Opened::Here(site),
                 Opened::There(spot),
-                Opened::Served { len: a, writable: h },
+                Opened::Served(Extent { start, len: a, writable: h }),
+                Opened::Agent(Extent { start, len: b, writable: h }),
+                Opened::Exposed(Exposure {
+                    start: a,
+                    len: b,
+                    writable: h,
+                    flag: c,
+                    exported: (d != 0).then_some(Exported { extent: d.into(), offset: a }),
+                    stamp: b,
+                    cma: f,
+                }),
                 Opened::Refused(f),
             ] {
                 prop_assert_eq!(Opened::read(&opened.body()), Some(opened));

@@ -19,7 +19,7 @@
 pub(crate) use super::change::{Change, Word};
 use super::{
     descriptor::{Body, Header, Kind},
-    space::Claim,
+    space::{Claim, Refused},
 };
 
 /// Bytes of a write that fit into its descriptor.
@@ -123,7 +123,7 @@ pub(crate) enum Used {
     Comes {
         stream: u32,
     },
-    Refused(NotUsed),
+    Refused(Refused),
     /// Bytes that were read: so many of the words.
     Bytes {
         len: usize,
@@ -131,22 +131,8 @@ pub(crate) enum Used {
     },
 }
 
-/// The reason for a refusal.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum NotUsed {
-    /// There is no region with this key, or no longer.
-    Revoked = 0,
-    ReadOnly = 1,
-    /// It is not inside the region.
-    Outside = 2,
-    /// A word does not lie at a multiple of its size.
-    Misaligned = 3,
-}
-
-impl NotUsed {
-    const ALL: [NotUsed; 4] =
-        [NotUsed::Revoked, NotUsed::ReadOnly, NotUsed::Outside, NotUsed::Misaligned];
-}
+/// Reasons for a refusal that a descriptor can carry: the first of [`Refused::ALL`].
+const REASONS: usize = 4;
 
 impl Used {
     const fn code(&self) -> usize {
@@ -154,7 +140,10 @@ impl Used {
             Used::Written => DONE,
             Used::Was(_) => WAS,
             Used::Comes { .. } => COMES,
-            Used::Refused(why) => REFUSED + *why as usize,
+            Used::Refused(why) => match *why as usize {
+                why @ 0..REASONS => REFUSED + why,
+                _ => REFUSED,
+            },
             Used::Bytes { len, .. } => BYTES + *len,
         }
     }
@@ -197,7 +186,7 @@ impl Used {
             DONE => Used::Written,
             WAS => Used::Was(body[0]),
             COMES => Used::Comes { stream: u32::try_from(body[0]).ok()? },
-            code @ REFUSED..=6 => Used::Refused(NotUsed::ALL[code - REFUSED]),
+            code @ REFUSED..=6 => Used::Refused(Refused::ALL[code - REFUSED]),
             code @ BYTES..=56 => {
                 let words = std::array::from_fn(|at| body[at]);
                 Used::Bytes { len: code - BYTES, words }
@@ -266,8 +255,9 @@ mod tests {
             let mut words = [a, b, offset, id, one, two];
             words[more.div_ceil(8)..].fill(0);
             let bytes = Used::Bytes { len: more, words };
+            let reasons = Refused::ALL.into_iter().take(REASONS);
             let answers = [Used::Written, Used::Was(a), Used::Comes { stream: number }, bytes];
-            for used in answers.into_iter().chain(NotUsed::ALL.map(Used::Refused)) {
+            for used in answers.into_iter().chain(reasons.map(Used::Refused)) {
                 let header = used.header(number);
                 prop_assert_eq!((header.kind(), header.aux()), (Some(Kind::Used), number));
                 let body = cut(used.body(), Used::words(header));

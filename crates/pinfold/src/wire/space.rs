@@ -1,5 +1,6 @@
 //! The questions of a peer to the agent of a process, and the answers: the payloads of requests and
-//! answers, words in the order of this machine. Bytes of memory follow the words.
+//! answers, words in the order of this machine. Bytes of memory follow the words. The memory is
+//! [opened](super::region::Open) before.
 
 use super::{change::Change, rendezvous::Exported};
 
@@ -13,8 +14,6 @@ pub(crate) struct Claim {
 /// The question.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ask {
-    /// The exposed range, and the way to reach it.
-    Open,
     /// The memory behind an address, to be mapped. `writes`: it is to be written, too.
     Translate { address: u64, writes: bool },
     /// Bytes.
@@ -27,6 +26,9 @@ pub(crate) enum Ask {
 
 /// Words before the bytes of a question.
 pub(crate) const ASK_WORDS: usize = 6;
+
+/// Bytes that are read or written at a time, at most.
+pub(crate) const PART_MAX: usize = 64 << 10;
 
 /// Bytes before those of an answer to [`Ask::Read`].
 pub(crate) const ANSWER_HEAD: usize = 8;
@@ -49,7 +51,6 @@ impl Ask {
 
     fn words(self, claim: Claim) -> [u64; ASK_WORDS] {
         let (verb, address, more) = match self {
-            Ask::Open => (1, 0, 0),
             Ask::Translate { address, writes } => (2, address, writes.into()),
             Ask::Read { address, len } => (3, address, len),
             Ask::Write { address } => (4, address, 0),
@@ -65,7 +66,6 @@ impl Ask {
         let (words, mut bytes) = words_of::<ASK_WORDS>(payload)?;
         let [verb, id, one, two, address, more] = words;
         let ask = match (verb, more) {
-            (1, _) => Ask::Open,
             (2, 0 | 1) => Ask::Translate { address, writes: more == 1 },
             (3, len) => Ask::Read { address, len },
             (4, _) => Ask::Write { address },
@@ -86,7 +86,7 @@ impl Ask {
     }
 }
 
-/// The reason for a refusal.
+/// The reason for a refusal, of the agent or of the owner of a region.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Refused {
     /// Nothing is exposed by that key, or no longer.
@@ -95,27 +95,27 @@ pub(crate) enum Refused {
     ReadOnly,
     /// It is not inside the exposed range.
     Outside,
+    /// A word does not lie at a multiple of its size.
+    Misaligned,
     /// There is no memory, or none that may be used so.
     NotMapped,
-    /// This peer uses too much memory that was withdrawn.
+    /// The peer has more operations under way than it may.
     Full,
     /// The question makes no sense, or the answer would be too long.
     Senseless,
-    /// A word does not lie at a multiple of its size.
-    Misaligned,
     /// The owner has no means to change a word there.
     NoMeans,
 }
 
 impl Refused {
-    const ALL: [Refused; 8] = [
+    pub(crate) const ALL: [Refused; 8] = [
         Refused::Unknown,
         Refused::ReadOnly,
         Refused::Outside,
+        Refused::Misaligned,
         Refused::NotMapped,
         Refused::Full,
         Refused::Senseless,
-        Refused::Misaligned,
         Refused::NoMeans,
     ];
 }
@@ -150,7 +150,6 @@ pub(crate) struct Behind {
 /// An answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Answered {
-    Exposed(Exposure),
     Mapped(Behind),
     /// Nothing that can be mapped, in a range with the address.
     Plain {
@@ -165,7 +164,7 @@ pub(crate) enum Answered {
 }
 
 /// Words of the longest answer.
-const ANSWER_WORDS: usize = 9;
+const ANSWER_WORDS: usize = 8;
 
 /// The code of [`Answered::Was`].
 const WAS: u64 = 64;
@@ -173,13 +172,6 @@ const WAS: u64 = 64;
 impl Answered {
     pub(crate) fn words(self) -> Vec<u64> {
         match self {
-            Answered::Exposed(it) => {
-                let Exposure { start, len, writable, flag, exported, stamp, cma } = it;
-                // No extent has the number 0.
-                let Exported { extent, offset } =
-                    exported.unwrap_or(Exported { extent: 0, offset: 0 });
-                vec![1, start, len, writable.into(), flag, stamp, cma.into(), extent, offset]
-            }
             Answered::Mapped(it) => {
                 let Behind { start, len, writable, memory, flag } = it;
                 let [memory, flag] =
@@ -205,16 +197,6 @@ impl Answered {
             _ => None,
         };
         Some(match words[0] {
-            1 => Answered::Exposed(Exposure {
-                start: words[1],
-                len: words[2],
-                writable: writable(words[3])?,
-                flag: words[4],
-                exported: (words[7] != 0)
-                    .then_some(Exported { extent: words[7], offset: words[8] }),
-                stamp: words[5],
-                cma: u16::try_from(words[6]).ok()?,
-            }),
             2 => Answered::Mapped(Behind {
                 start: words[1],
                 len: words[2],
@@ -268,13 +250,12 @@ mod tests {
 
     proptest! {
         #[test]
-        fn questions_and_answers_survive(a: u64, b: u64, c: u64, d: u64, e: u16, f: bool, bytes: Vec<u8>) {
+        fn questions_and_answers_survive(a: u64, b: u64, c: u64, d: u64, f: bool, bytes: Vec<u8>) {
             let claim = Claim { id: a, secret: [b, c] };
             let change = |does, word, with, other| {
                 Ask::Change { address: d, change: Change { does, word, with, other } }
             };
             let asks = [
-                Ask::Open,
                 Ask::Translate { address: d, writes: f },
                 Ask::Read { address: d, len: b },
                 Ask::Write { address: d },
@@ -290,15 +271,6 @@ mod tests {
             }
             let exported = |n| Exported { extent: n, offset: d };
             let answers = [
-                Answered::Exposed(Exposure {
-                    start: a,
-                    len: b,
-                    writable: f,
-                    flag: c,
-                    exported: f.then_some(exported(a.max(1))),
-                    stamp: d,
-                    cma: e,
-                }),
                 Answered::Mapped(Behind { start: a, len: b, writable: f, memory: exported(a), flag: exported(b) }),
                 Answered::Plain { start: a, len: d },
                 Answered::Done,

@@ -18,7 +18,7 @@ use crate::{
     protocol::{
         active::queue::Queues,
         handoff::{parts::List, state::Left},
-        rma::{regions::Regions, spaces::Spaces},
+        rma::registry::Registry,
     },
     status::{Status, Tally},
     transport::{Driver, shm::budget::Budget},
@@ -86,10 +86,8 @@ pub(crate) struct Core {
     pub awaits_returns: usize,
     /// Receives whose memory is not there yet.
     pub prefault: Prefault,
-    /// Regions that peers can ask for.
-    pub regions: Regions,
-    /// Memory that they can use by address.
-    pub spaces: Spaces,
+    /// Memory that peers can ask for.
+    pub registry: Registry,
     /// The counters, and the state that other processes may see.
     pub status: Status,
     /// Messages for handlers.

@@ -19,7 +19,7 @@ use crate::{
     failpoint::{self, Point},
     memory::store::Kept,
     policy::route::{TOLD_FROM, halves},
-    protocol::{handoff::vectored, rma::regions::ANSWERS_MAX},
+    protocol::handoff::vectored,
     status::Tally,
     transport::shm::ring::Violation,
     wire::{
@@ -30,6 +30,9 @@ use crate::{
         sample,
     },
 };
+
+/// Answers that a peer may leave waiting: it asks for no more until it takes them.
+pub(crate) const ANSWERS_MAX: usize = 4096;
 
 const NO_VERB: Violation = Violation("it wrote a message of no known use");
 

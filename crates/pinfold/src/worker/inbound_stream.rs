@@ -2,7 +2,7 @@
 
 use super::{op::OpKey, peer::Peer};
 use crate::{
-    copy::Largest, memory::store::Kept, protocol::rma::served::Landing, wire::rendezvous::Request,
+    copy::Largest, memory::store::Kept, protocol::rma::served::landing::Landing, wire::rendezvous::Request,
     worker::matching::UnexpectedKey,
 };
 

@@ -1,6 +1,6 @@
 //! Operations that outlive the call that posted them.
 
-use std::{any::Any, collections::VecDeque, task::Waker};
+use std::{any::Any, collections::VecDeque, sync::Arc, task::Waker};
 
 pub(crate) use super::op_key::OpKey;
 use crate::{
@@ -13,10 +13,7 @@ use crate::{
     protocol::{
         active::act::Act,
         handoff::parts::{List, Parts},
-        rma::{
-            regions::{Asked, Way},
-            served::{Served, ServedRequest},
-        },
+        rma::way::{Asked, Opening, Served, ServedRequest},
     },
     transport::shm::fragment::Cut,
     wire::{
@@ -76,7 +73,7 @@ pub(crate) enum Lending {
 pub(crate) enum Done {
     Sent(Receipt),
     Arrived(Arrived),
-    Opened(Box<Way>),
+    Opened(Box<Opening>),
     /// The value of a word before it was changed.
     Was(u64),
     /// The peer that this endpoint called.
@@ -246,8 +243,9 @@ pub(crate) enum RecvStage {
     Posted(PostedKey),
     /// Waits for the answer of handler `id` of this peer.
     Asked { peer: PeerId, id: u32 },
-    /// Goes on in parts, for each of which there is a request to this peer's agent.
-    InParts { peer: PeerId },
+    /// Goes on in parts, for each of which there is a request to this peer's agent. `next`: it
+    /// waits for others to end, and then goes on with that.
+    InParts { peer: PeerId, next: Option<Arc<dyn Any + Send + Sync>> },
     /// Waits for the answer of the owner of a region.
     ServedRequest(Box<ServedRequest>),
     /// Matched with an inbound stream of this peer.
@@ -296,7 +294,7 @@ pub(crate) enum OpKind {
     Send(SendOp),
     Recv(RecvOp),
     Multi(Box<MultiOp>),
-    /// A region was asked for.
+    /// A peer was asked for memory.
     Open(Asked),
     /// A peer is called; see [`Call`](super::handshakes::Call).
     Connect,

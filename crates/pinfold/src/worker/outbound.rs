@@ -19,7 +19,7 @@ use crate::{
     policy::route,
     protocol::{
         rendezvous::select::SAID_FROM,
-        rma::served::{Begun, Served},
+        rma::way::{Begun, Served},
     },
     status::Tally,
     sync::Ordering,

@@ -27,7 +27,7 @@ use crate::{
         },
         rma::{
             cma::{CmaAccess, Way},
-            served::ServedRma,
+            way::ServedRma,
         },
     },
     status::PeerRecord,
@@ -120,6 +120,8 @@ pub(crate) struct Peer {
     controls: VecDeque<Control>,
     /// Operations on its regions that it is asked for.
     pub served_rma: ServedRma,
+    /// Operations that its agent is asked for.
+    pub agent_rma: ServedRma,
     /// True if it carries those out, for it is on another host.
     pub serves_regions: bool,
     /// True if it is on the list of peers that wait for room.
@@ -262,6 +264,7 @@ impl Peer {
             asked: VecDeque::new(),
             controls: VecDeque::new(),
             served_rma: ServedRma::default(),
+            agent_rma: ServedRma::default(),
             serves_regions: pending.serves_regions,
             blocked: false,
             room_asked: false,

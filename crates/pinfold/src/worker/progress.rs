@@ -89,8 +89,8 @@ impl Engine {
         self.collect_donations();
         self.core.imported.settle();
         after_close::sweep();
-        if !self.core.regions.deferred_free.is_empty() {
-            self.core.regions.deferred_free.look();
+        if !self.core.registry.deferred_free.is_empty() {
+            self.core.registry.deferred_free.look();
         }
         if self.asleep { false } else { self.handle_events() }
     }

@@ -229,7 +229,7 @@ impl Engine {
 
     /// The time at which something is due that no peer rings for, by the clock.
     pub(crate) fn due_ns(&mut self) -> Option<u64> {
-        let parked = self.core.regions.deferred_free.pause();
+        let parked = self.core.registry.deferred_free.pause();
         let parked = parked.map(|pause| clock::now_ns() + pause.as_nanos() as u64);
         self.poll_ns(clock::now_ns);
         self.connections.deadline_ns().into_iter().chain(parked).min()

@@ -136,7 +136,7 @@ impl Engine {
                 OpKind::Recv(recv) => match &recv.stage {
                     RecvStage::Streaming { peer }
                     | RecvStage::Asked { peer, .. }
-                    | RecvStage::InParts { peer } => *peer == id,
+                    | RecvStage::InParts { peer, .. } => *peer == id,
                     RecvStage::ServedRequest(using) => using.peer == id,
                     RecvStage::Requested(requested) => requested.peer == id,
                     RecvStage::Getting(get) => get.peer == id && !(stays && get.awaits_sender()),
@@ -184,8 +184,7 @@ impl Engine {
         self.newcomers.retain(|newcomer| *newcomer != id);
         self.connections.forget(&peer);
         self.core.imported.drop_peer(id);
-        self.core.regions.forget_gone();
-        self.core.spaces.forget_gone();
+        self.core.registry.forget_gone();
         self.core.donations_out -= peer.given.len();
         self.core.lane_budget.give(peer.tx.budgeted() + peer.transport.budgeted());
         self.ungrant(Limits { unexpected_bytes: peer.granted, rendezvous_max: peer.announced_max });
@@ -276,15 +275,14 @@ impl Engine {
         // The mappings did not come along, and their addresses may be anything by now; the name
         // in the file system is the parent's.
         std::mem::forget(std::mem::take(&mut self.peers));
-        self.core.regions.forsake();
-        self.core.spaces.forsake();
+        self.core.registry.forsake();
         self.connections.forsake();
         self.core.status.forsake();
     }
 
     /// Returns whether nothing is left that a peer waits to hear from this side, or still uses.
     pub(crate) fn is_flushed(&self) -> bool {
-        self.core.regions.deferred_free.is_empty()
+        self.core.registry.deferred_free.is_empty()
             && self
                 .peers
                 .iter()

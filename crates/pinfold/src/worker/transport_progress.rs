@@ -19,7 +19,7 @@ use super::{
 };
 use crate::{
     Path,
-    protocol::rma::served::Served,
+    protocol::rma::way::Served,
     status::Tally,
     transport::{Ended, shm::ring::Violation},
     wire::{

@@ -16,8 +16,8 @@ use crate::{
     RecvRequest, Reply, Result, SendRequest,
     endpoint::{
         connecting::{AcceptRequest, ConnectRequest},
-        region::{AtomicRequest, AtomicWord, CopyRequest},
         request::Request,
+        rma::{AtomicRequest, AtomicWord, CopyRequest},
     },
     worker::{
         op::{Deliver, Done, Taker},

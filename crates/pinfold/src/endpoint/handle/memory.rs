@@ -6,7 +6,7 @@ use crate::{
     Error, PeerId, Result,
     endpoint::{
         DonatedBuf, Endpoint, Handoff, HandoffVectored, NotGiven, Region, RegionKey, RemoteRegion,
-        Rights, Source, TagMatch, View, ViewRequest, give, handoff,
+        RemoteSpace, Rights, Source, TagMatch, View, ViewRequest, give, handoff,
     },
 };
 
@@ -163,23 +163,34 @@ impl Endpoint {
         Region::new(self.shared(), len, rights)
     }
 
-    /// Opens the region of a peer that has this key. Asks its owner, which answers while it makes
-    /// progress.
+    /// Opens the memory of a peer that has this key, to be used by offsets: a region, a registered
+    /// buffer, or addresses. Asks its owner, which answers while it makes progress.
     ///
-    /// The region is mapped here. If it cannot be, by a limit or since one side has switched
-    /// `mapped` off, the kernel reads and writes it where it is ([`RemoteRegion::path`] says
-    /// which). A peer on another host performs each operation itself: its endpoint has to make
-    /// progress, by a thread that waits in some call of it, or by
-    /// [`Progress::Dedicated`](crate::Progress::Dedicated).
+    /// A region is mapped here. If it cannot be, by a limit or since one side has switched `mapped`
+    /// off, the kernel reads and writes it where it is ([`RemoteRegion::path`] says which). Of
+    /// other memory, the parts that lie in arenas are mapped, and the kernel reads and writes the
+    /// rest, or the peer's agent where the kernel may not. A peer on another host performs each
+    /// operation itself: its endpoint has to make progress, by a thread that waits in some call of
+    /// it, or by [`Progress::Dedicated`](crate::Progress::Dedicated).
     ///
     /// # Errors
-    /// [`Error::BadKey`]; [`Error::OutOfReach`] with both reasons if neither is possible;
-    /// [`Error::PathRefused`] if it cannot be mapped although no side has switched that off, and
-    /// the endpoint is [`strict`](crate::Builder::strict), or if its owner is on another host and
-    /// one side has switched `eager` off; [`Error::PeerGone`], [`Error::UnknownPeer`],
-    /// [`Error::Closed`], [`Error::Forked`].
+    /// [`Error::BadKey`]; [`Error::OutOfReach`] with both reasons if a region can neither be mapped
+    /// nor reached by the kernel, or if too much that the peer has withdrawn is still in use by
+    /// this process; [`Error::PathRefused`] if a region cannot be mapped although no side has
+    /// switched that off, or the kernel denies the use of other memory, and the endpoint is
+    /// [`strict`](crate::Builder::strict), or if its owner is on another host and one side has
+    /// switched `eager` off; [`Error::PeerGone`], [`Error::UnknownPeer`], [`Error::Closed`],
+    /// [`Error::Forked`].
     pub fn open_region(&self, peer: PeerId, key: &RegionKey) -> Result<RemoteRegion> {
         RemoteRegion::open(self.shared(), peer, key)
+    }
+
+    /// As [`Endpoint::open_region`], to be used by the addresses in the peer's process.
+    ///
+    /// # Errors
+    /// As [`Endpoint::open_region`].
+    pub fn open_space(&self, peer: PeerId, key: &RegionKey) -> Result<RemoteSpace> {
+        RemoteSpace::open(self.shared(), peer, key)
     }
 
     /// Bytes of address space, with or without memory, of regions that were revoked or dropped
@@ -187,7 +198,7 @@ impl Endpoint {
     /// peers that keep to the rules, as long as a copy of 1 MiB takes. In a forked child: 0.
     pub fn region_bytes_kept(&self) -> u64 {
         let Ok(mut engine) = self.shared().enter() else { return 0 };
-        engine.core.regions.deferred_free.look();
-        engine.core.regions.deferred_free.bytes()
+        engine.core.registry.deferred_free.look();
+        engine.core.registry.deferred_free.bytes()
     }
 }

@@ -225,7 +225,7 @@ impl Core {
                     self.wakes.drops.push(buffer);
                 }
                 (Act::Served { peer, memory }, _) => {
-                    self.regions.served(peer);
+                    self.registry.served(peer);
                     self.wakes.drops.push(Box::new(memory));
                 }
                 (Act::Asked { answer, origin, bytes, buffer }, result) => {

@@ -11,20 +11,19 @@
 //!
 //! - here: the requester. `owner`: the owner; `landing`: writes that are coming in there.
 
-mod landing;
+pub(crate) mod landing;
 mod owner;
 
-use std::{collections::VecDeque, sync::Arc};
-
-pub(crate) use self::landing::Landing;
+use super::way::{Begun, Served, ServedRequest};
 use crate::{
-    Error, Path, PeerId, Receipt, Result, SharedBuf,
+    Path, Receipt, Result,
     memory::scatter::Scatter,
     status::Tally,
     transport::shm::ring::Violation,
     wire::{
         descriptor::Header,
-        served_rma::{NotUsed, Use, Used, What},
+        served_rma::{Use, Used, What},
+        space::Refused,
     },
     worker::{
         Engine,
@@ -35,60 +34,6 @@ use crate::{
         peer::Peer,
     },
 };
-
-/// Operations in flight that one peer is asked for at most.
-const OUT_MAX: usize = 16;
-
-/// Operations that one peer is asked for: the number in flight, and those that wait.
-#[derive(Default)]
-pub(crate) struct ServedRma {
-    out: usize,
-    waiting: VecDeque<OpKey>,
-}
-
-/// An operation, as it was begun.
-#[derive(Clone, Copy)]
-pub(crate) struct ServedRequest {
-    pub peer: PeerId,
-    pub asked: Use,
-    /// Bytes of the region, as its owner has said.
-    pub size: u64,
-}
-
-/// Kind of a send that is no message.
-pub(crate) enum Served {
-    /// A write, and its owner's answer if that came while the memory is still in use.
-    Write { using: ServedRequest, answer: Option<Result<(), NotUsed>> },
-    /// The answer to a peer's read.
-    Answer { number: u32, region: u64, offset: usize, memory: Arc<SharedBuf> },
-}
-
-impl Served {
-    pub(crate) fn is_write(&self) -> bool {
-        matches!(self, Served::Write { .. })
-    }
-}
-
-impl ServedRequest {
-    /// The error for a refusal.
-    fn error(&self, why: NotUsed) -> Error {
-        let (offset, size) = (self.asked.offset, self.size);
-        match why {
-            NotUsed::Revoked => Error::Revoked,
-            NotUsed::ReadOnly => Error::ReadOnly,
-            NotUsed::Outside => Error::OutOfBounds { offset, len: self.len(), size },
-            NotUsed::Misaligned => Error::Misaligned { offset, size: self.len() },
-        }
-    }
-
-    fn len(&self) -> u64 {
-        match self.asked.what {
-            What::Read { len } | What::Write { len } => len,
-            What::Brief { len, .. } => len as u64,
-            What::Change(change) => change.word.size(),
-        }
-    }
-}
 
 impl Engine {
     /// Begins an operation. `memory` holds the bytes to write, or receives those that are read.
@@ -120,9 +65,7 @@ impl Engine {
 impl Core {
     /// Starts waiting operations, as many as may be in flight.
     pub(crate) fn drop_served(&mut self, peer: &mut Peer) {
-        while peer.served_rma.out < OUT_MAX
-            && let Some(key) = peer.served_rma.waiting.pop_front()
-        {
+        while let Some(key) = peer.served_rma.next() {
             match self.ops.get(key).map(|op| (&op.kind, op.done.is_some())) {
                 Some((OpKind::Send(_), false)) => peer.asked.push_back(key),
                 Some((
@@ -134,9 +77,8 @@ impl Core {
                     let words = Use::words(header).unwrap_or(0);
                     self.answer_by(peer, header, &asked.body()[..words]);
                 }
-                _ => continue,
+                _ => peer.served_rma.end(),
             }
-            peer.served_rma.out += 1;
         }
     }
 
@@ -165,10 +107,10 @@ impl Core {
                 Begun::Streams
             }
             Served::Answer { number, region, .. } => {
-                let stands = self.regions.memory(*region).is_some();
+                let stands = self.registry.region(*region).is_some();
                 let used = match stands {
                     true => Used::Comes { stream: key.index },
-                    false => Used::Refused(NotUsed::Revoked),
+                    false => Used::Refused(Refused::Unknown),
                 };
                 let words = Used::words(used.header(0)).unwrap_or(0);
                 peer.tx.push(used.header(*number), &used.body()[..words]);
@@ -200,7 +142,7 @@ impl Core {
     }
 
     fn end_use(&mut self, peer: &mut Peer, key: OpKey, result: Result<Done>) {
-        peer.served_rma.out = peer.served_rma.out.saturating_sub(1);
+        peer.served_rma.end();
         self.finish(key, result);
         if !peer.served_rma.waiting.is_empty() {
             self.block(peer);
@@ -294,15 +236,6 @@ impl Core {
         self.status.copied_kernel.add(receipt.copied_kernel);
         self.end_use(peer, key, Ok(Done::Sent(receipt)));
     }
-}
-
-/// Progress of a send that is no message, at its first step.
-pub(crate) enum Begun {
-    /// The bytes come next.
-    Streams,
-    /// All bytes are out.
-    AllOut,
-    Ended,
 }
 
 /// The receipt of an operation that the region's owner does.

@@ -166,7 +166,8 @@ fn may_cross(header: Header, body: &Body) -> Option<bool> {
     Some(match header.kind()? {
         Kind::Open => matches!(Open::read(body), Some(Open { by: By::Owner, .. })),
         Kind::Opened => {
-            matches!(Opened::read(body), Some(Opened::Unknown | Opened::Served { .. }))
+            let opened = Opened::read(body);
+            matches!(opened, Some(Opened::Unknown | Opened::Served(_) | Opened::Agent(_)))
         }
         Kind::Use => Use::read(header, body).is_some(),
         Kind::Used => Used::read(header, body).is_some(),
@@ -260,6 +261,7 @@ mod tests {
 
     use super::*;
     use crate::wire::padded;
+    use crate::wire::space::Claim;
 
     fn heads() -> impl Strategy<Value = Head> {
         let signal = prop_oneof![Just(Signal::Word), Just(Signal::Goodbye)];
@@ -356,7 +358,8 @@ mod tests {
             |len, of| follows(Kind::Eager, &Eager { tag: 1, len: of, piece: piece(len) }.body());
         assert_eq!((eager(8, 8), eager(9, 8)), (Some(Follows::Piece(8)), None));
         // Memory of the sender's means nothing here.
-        let open = |by| follows(Kind::Open, &Open { id: 1, secret: [2, 3], by }.body());
+        let open =
+            |by| follows(Kind::Open, &Open { claim: Claim { id: 1, secret: [2, 3] }, by }.body());
         assert_eq!(open(By::Owner), Some(Follows::Nothing));
         assert_eq!((open(By::Mapping), open(By::Kernel)), (None, None));
         assert_eq!(follows(Kind::Opened, &Opened::Unknown.body()), Some(Follows::Nothing));

@@ -4,14 +4,14 @@ use std::sync::Arc;
 
 use pinfold_sys::process::Segment;
 
-use crate::{SharedBuf, wire::served_rma::NotUsed};
+use crate::{SharedBuf, wire::space::Refused};
 
 /// A write of a peer's that is coming in.
 pub(crate) struct Landing {
     pub(super) region: u64,
     pub(super) offset: u64,
     /// `Ok`, or the reason why it is not written.
-    pub(super) verdict: Result<(), NotUsed>,
+    pub(super) verdict: Result<(), Refused>,
 }
 
 /// A part of a region that is written.

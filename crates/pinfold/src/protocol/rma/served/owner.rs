@@ -9,25 +9,25 @@ use std::{slice, sync::Arc};
 
 use pinfold_sys::process::Segment;
 
-use super::super::regions::ANSWERS_MAX;
 use super::{
-    Served,
+    super::way::Served,
     landing::{Landed, Landing},
 };
 use crate::{
     Path, Receipt, SharedBuf,
-    endpoint::region::atomics,
+    endpoint::rma::atomics,
     memory::scatter::Scatter,
     protocol::active::act::Act,
     status::Tally,
     transport::shm::ring::Violation,
     wire::{
         descriptor::{Header, Piece},
-        served_rma::{BYTES_MAX, NotUsed, Use, Used, What},
+        served_rma::{BYTES_MAX, Use, Used, What},
+        space::Refused,
     },
     worker::{
         core::Core,
-        inbound::bytes_of,
+        inbound::{ANSWERS_MAX, bytes_of},
         inbound_stream::{Came, Inbound, Sink},
         op::{Keeps, Op, OpKind, SendOp},
         peer::Peer,
@@ -52,7 +52,7 @@ impl Core {
         if peer.controls() > ANSWERS_MAX {
             return Err(Violation("it asks on without taking the answers"));
         }
-        let regions = &self.regions;
+        let regions = &mut self.registry;
         let used = match what {
             What::Brief { len, words } => {
                 regions.usable(&claim, offset, len as u64, true).map(|memory| {
@@ -69,7 +69,7 @@ impl Core {
                     true => Ok(Used::Was(unsafe {
                         atomics::by_number(memory.as_ptr().add(offset as usize), change)
                     })),
-                    false => Err(NotUsed::Misaligned),
+                    false => Err(Refused::Misaligned),
                 })
             }
             What::Read { len } if len <= BYTES_MAX as u64 => {
@@ -115,7 +115,7 @@ impl Core {
     /// Sends the bytes that a peer reads, in its turn.
     fn serve(&mut self, peer: &mut Peer, served: Served, len: usize) -> Result<(), Violation> {
         let Served::Answer { offset, memory, .. } = &served else { return Ok(()) };
-        if !self.regions.serve(peer.id, SERVED_MAX) {
+        if !self.registry.serve(peer.id, SERVED_MAX) {
             return Err(Violation("it reads on without taking what it has read"));
         }
         let (at, buffer) = (memory.as_ptr().wrapping_add(*offset), Arc::clone(memory));
@@ -169,9 +169,9 @@ impl Core {
     /// The memory that a write goes to, if the region still stands.
     fn landing<'a>(&'a self, landing: &mut Landing) -> Option<&'a Arc<SharedBuf>> {
         landing.verdict.ok()?;
-        let memory = self.regions.memory(landing.region);
+        let memory = self.registry.region(landing.region);
         if memory.is_none() {
-            landing.verdict = Err(NotUsed::Revoked);
+            landing.verdict = Err(Refused::Unknown);
         }
         memory
     }

@@ -11,11 +11,18 @@ use std::{
     future::Future,
     pin::Pin,
     ptr::NonNull,
-    sync::atomic::{Ordering, fence},
+    sync::{
+        Arc,
+        atomic::{Ordering, fence},
+    },
     task::{Context, Poll, ready},
 };
 
-use super::{mapped::Mapped, remote::RemoteRegion};
+use super::{
+    access::Inner,
+    mapped::Mapped,
+    remote::{Addressing, Remote},
+};
 use crate::{
     Error, Receipt, Result,
     copy::{
@@ -24,14 +31,14 @@ use crate::{
     },
 };
 
-/// A write or read that was started; see [`RemoteRegion::write_request`]. A future of its result
+/// A write or read that was started; see [`Remote::write_request`]. A future of its result
 /// and the buffer.
 ///
 /// Dropped early it is cancelled, and waits for the part that a thread is in the middle of: 4 MiB
 /// at most.
 #[must_use = "dropping a request cancels it"]
 pub struct RegionRequest<B: Send + 'static> {
-    region: RemoteRegion,
+    memory: Arc<Inner>,
     state: State,
     /// `None` when it has been handed out.
     buffer: Option<Held<B>>,
@@ -70,14 +77,14 @@ impl<B: Send + 'static> Held<B> {
     }
 }
 
-impl RemoteRegion {
-    /// Starts writing `buffer` at `offset`, by the threads of `engine`; as [`RemoteRegion::write`]
+impl<N: Addressing> Remote<N> {
+    /// Starts writing `buffer` at a place, by the threads of `engine`; as [`Remote::write`]
     /// once it has ended. The engine does short ones at once, and so does this where the region is
     /// not mapped here or is this process's own.
     ///
     /// Requests to one engine take effect in their order where they overlap; other operations may
     /// overtake them.
-    pub fn write_request<B>(&self, engine: &CopyEngine, offset: u64, buffer: B) -> RegionRequest<B>
+    pub fn write_request<B>(&self, engine: &CopyEngine, at: u64, buffer: B) -> RegionRequest<B>
     where
         B: AsRef<[u8]> + Send + 'static,
     {
@@ -85,8 +92,8 @@ impl RemoteRegion {
         // SAFETY: leaked just now. The borrow lasts until the buffer is taken.
         let data = unsafe { held.0.as_ref() }.as_ref();
         let state = match self.mapped_from_elsewhere() {
-            None => State::Ended(self.write(offset, data)),
-            Some(mapped) => match mapped.to_write(offset, data.len()) {
+            None => State::Ended(self.write(at, data)),
+            Some(mapped) => match self.place(mapped, at, data.len(), Mapped::to_write) {
                 Err(error) => State::Ended(Err(error)),
                 Ok(to) => {
                     let work = Work::copy(data.as_ptr(), to, data.len());
@@ -96,11 +103,11 @@ impl RemoteRegion {
                 }
             },
         };
-        RegionRequest { region: self.clone(), state, buffer: Some(held) }
+        RegionRequest { memory: Arc::clone(&self.0), state, buffer: Some(held) }
     }
 
-    /// Starts reading the bytes at `offset` into `buffer`, likewise; as [`RemoteRegion::read`].
-    pub fn read_request<B>(&self, engine: &CopyEngine, offset: u64, buffer: B) -> RegionRequest<B>
+    /// Starts reading the bytes at a place into `buffer`, likewise; as [`Remote::read`].
+    pub fn read_request<B>(&self, engine: &CopyEngine, at: u64, buffer: B) -> RegionRequest<B>
     where
         B: AsMut<[u8]> + Send + 'static,
     {
@@ -108,8 +115,8 @@ impl RemoteRegion {
         // SAFETY: leaked just now. The borrow lasts until the buffer is taken.
         let into = unsafe { held.0.as_mut() }.as_mut();
         let state = match self.mapped_from_elsewhere() {
-            None => State::Ended(self.read(offset, into)),
-            Some(mapped) => match mapped.to_read(offset, into.len()) {
+            None => State::Ended(self.read(at, into)),
+            Some(mapped) => match self.place(mapped, at, into.len(), Mapped::to_read) {
                 Err(error) => State::Ended(Err(error)),
                 Ok(from) => {
                     let work = Work::copy(from, into.as_mut_ptr(), into.len());
@@ -119,12 +126,24 @@ impl RemoteRegion {
                 }
             },
         };
-        RegionRequest { region: self.clone(), state, buffer: Some(held) }
+        RegionRequest { memory: Arc::clone(&self.0), state, buffer: Some(held) }
     }
 
     /// The mapping, if threads of this process reach its memory only as raw bytes.
     fn mapped_from_elsewhere(&self) -> Option<&Mapped> {
-        self.mapped().ok().filter(|mapped| !mapped.own)
+        self.0.mapped().ok().filter(|mapped| !mapped.own)
+    }
+
+    /// The address here of bytes of mapped memory.
+    fn place<T>(
+        &self,
+        mapped: &Mapped,
+        at: u64,
+        len: usize,
+        find: impl FnOnce(&Mapped, u64, usize) -> Result<T>,
+    ) -> Result<T> {
+        let offset = self.offset(at, len)?;
+        find(mapped, offset, len).map_err(|error| self.told(error))
     }
 }
 
@@ -139,16 +158,12 @@ unsafe fn submit(engine: &CopyEngine, writes: bool, work: Work) -> State {
 
 impl Copying {
     /// The result of a copy that ended: the region has to stand still.
-    fn conclude(
-        &self,
-        end: std::result::Result<(), Cancelled>,
-        on: &RemoteRegion,
-    ) -> Result<Receipt> {
+    fn conclude(&self, end: std::result::Result<(), Cancelled>, on: &Inner) -> Result<Receipt> {
         end.map_err(|Cancelled| Error::Cancelled)?;
         // The copy comes before the look.
         fence(Ordering::Acquire);
         on.mapped()?.confirm()?;
-        Ok(on.started_has_ended(self.writes, self.bytes, self.algorithm))
+        Ok(on.copied(self.writes, self.bytes, self.algorithm))
     }
 }
 
@@ -160,7 +175,7 @@ impl<B: Send + 'static> RegionRequest<B> {
             State::Copying(copying) => {
                 let end = copying.ticket.poll_end()?;
                 self.buffer.as_ref()?;
-                copying.conclude(end, &self.region)
+                copying.conclude(end, &self.memory)
             }
             State::Ended(result) => std::mem::replace(result, Err(Error::Closed)),
         };
@@ -214,6 +229,6 @@ impl<B: Send + 'static> Future for RegionRequest<B> {
 
 impl<B: Send + 'static> fmt::Debug for RegionRequest<B> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RegionRequest").field("region", &self.region).finish_non_exhaustive()
+        f.debug_struct("RegionRequest").field("peer", &self.memory.peer).finish_non_exhaustive()
     }
 }

@@ -6,28 +6,25 @@
 //! that would have to be paged in, or made first, its crew copies, and answers later.
 //!
 //! **Invariant.** The program's memory is touched at addresses that are exposed for that, and an
-//! exposure does not end meanwhile (`Spaces::serve`). It may go at any moment, so this process's
-//! threads touch it by system calls alone; words are changed by a helper that a fault may end
+//! exposure does not end meanwhile (`Registry::serve_at`). It may go at any moment, so threads of
+//! this process touch it by system calls alone; words are changed by a helper that a fault may end
 //! ([`fault_safe_change`]).
 
 use std::borrow::Cow;
 
 use pinfold_sys::mem::{fault_safe_change, fault_safe_copy};
 
-use super::crew::Crew;
+use super::{atomics, crew::Crew};
 use crate::{
     Active,
-    endpoint::{handlers::Function, region::atomics},
+    endpoint::handlers::Function,
     failpoint::{self, Point},
     protocol::active::handlers::Handler,
     wire::{
         change::Change,
-        space::{ANSWER_HEAD, Answered, Ask, Claim, Refused, bytes_of},
+        space::{ANSWER_HEAD, Answered, Ask, Claim, PART_MAX, Refused, bytes_of},
     },
 };
-
-/// Bytes that are read or written at a time, at most.
-pub(super) const PART_MAX: usize = 64 << 10;
 
 /// The agent of an endpoint.
 pub(super) fn handler() -> Handler {
@@ -38,16 +35,8 @@ pub(super) fn handler() -> Handler {
 fn serve(crew: &Crew, active: &Active<'_>) {
     let shared = active.endpoint().shared();
     match Ask::read(active.payload()) {
-        Some((Ask::Open, claim, _)) => {
-            // In a child of this process there is nothing to answer.
-            let Ok(mut engine) = shared.enter() else { return };
-            let answer = engine.tell_of_space(active.peer(), &claim);
-            drop(engine);
-            failpoint::hit(Point::BeforeSpaceTold);
-            say(active, bytes_of(&answer.words()));
-            failpoint::hit(Point::AfterSpaceTold);
-        }
         Some((Ask::Translate { address, writes }, claim, _)) => {
+            // In a child of this process there is nothing to answer.
             let Ok(mut engine) = shared.enter() else { return };
             let answer = engine.translate_for(active.peer(), &claim, address, writes);
             drop(engine);
@@ -149,7 +138,7 @@ unsafe fn change(address: u64, asked: Change) -> Vec<u8> {
 fn touch(crew: &Crew, active: &Active<'_>, claim: &Claim, address: u64, what: What<'_>) {
     let writes = !matches!(what, What::Read(_));
     let Ok(mut engine) = active.endpoint().shared().enter() else { return };
-    let served = engine.core.spaces.serve(claim, address, what.len() as u64, writes);
+    let served = engine.core.registry.serve_at(claim, address, what.len() as u64, writes);
     drop(engine);
     let serving = match served {
         Ok(serving) => serving,
@@ -164,6 +153,13 @@ fn touch(crew: &Crew, active: &Active<'_>, claim: &Claim, address: u64, what: Wh
         failpoint::hit(Point::AfterServed);
         return;
     }
+    let Ok(mut engine) = active.endpoint().shared().enter() else { return };
+    let put_off = engine.core.registry.put_off(active.peer());
+    drop(engine);
+    let put_off = match put_off {
+        Ok(put_off) => put_off,
+        Err(why) => return say(active, bytes_of(&Answered::Refused(why).words())),
+    };
     // To wait for a disk here would block all peers.
     let Some(later) = active.answer_later() else { return };
     let what = what.into_owned();
@@ -172,7 +168,7 @@ fn touch(crew: &Crew, active: &Active<'_>, claim: &Claim, address: u64, what: Wh
         // SAFETY: as above.
         let answer = unsafe { what.perform(address) };
         failpoint::hit(Point::AfterPages);
-        drop(serving);
+        drop((serving, put_off));
         if let Err(error) = later.send_owned(answer) {
             tracing::debug!(%error, "a peer is gone that asked for memory");
         }

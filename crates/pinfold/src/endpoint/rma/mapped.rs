@@ -15,13 +15,13 @@ use std::{
 };
 
 use crate::{
-    Error, Path, PeerId, Receipt, Result,
+    Error, Path, Receipt, Result,
     copy::Largest,
     error::inside,
     failpoint::{self, Point},
     memory::{arena::Cells, imported_extents::Held},
     policy::route::Why,
-    protocol::rma::regions::Lent,
+    protocol::rma::way::Lent,
     transport::shm::validity,
     worker::{shared::Shared, unlocked_copy::Purpose},
 };
@@ -29,7 +29,6 @@ use crate::{
 pub(crate) struct Mapped {
     pub lent: Lent,
     pub stamp: u64,
-    pub peer: PeerId,
     pub shared: Arc<Shared>,
     /// True if the owner is this process, so that threads of it may use the memory, too.
     pub own: bool,

@@ -4,17 +4,17 @@ use std::{
     fmt,
     sync::{
         Arc,
-        atomic::{AtomicU32, AtomicU64, Ordering},
+        atomic::{AtomicU32, AtomicU64},
     },
 };
 
-use super::{RegionKey, Rights};
+use super::{RegionKey, Rights, exposed::withdraw};
 use crate::{
     Error, Result, SharedArena, SharedBuf,
     error::inside,
     failpoint::{self, Point},
     memory::arena::ArenaBuilder,
-    transport::shm::validity,
+    protocol::rma::registry::Shown,
     worker::shared::Shared,
 };
 
@@ -31,15 +31,8 @@ pub struct Region {
     memory: Arc<SharedBuf>,
     rights: Rights,
     /// Set while peers can use it.
-    exposed: Option<Exposed>,
+    shown: Option<Shown>,
     shared: Arc<Shared>,
-}
-
-/// The key and flag by which peers use a region.
-struct Exposed {
-    key: RegionKey,
-    /// Holds a number of its own as long as the region stands.
-    flag: SharedBuf,
 }
 
 impl Region {
@@ -47,7 +40,7 @@ impl Region {
         let mut region = Region {
             memory: Arc::new(memory(len, rights)?),
             rights,
-            exposed: None,
+            shown: None,
             shared: Arc::clone(shared),
         };
         region.expose()?;
@@ -71,7 +64,7 @@ impl Region {
 
     /// The key that peers need to use it. `None`: it was revoked.
     pub fn key(&self) -> Option<RegionKey> {
-        self.exposed.as_ref().map(|exposed| exposed.key)
+        self.shown.as_ref().map(|shown| shown.key)
     }
 
     /// Copies the bytes at `offset` out. Peers may write meanwhile: the copy has some or all of
@@ -126,7 +119,7 @@ impl Region {
     /// As for [`Endpoint::region`](crate::Endpoint::region), if there is no memory to move to; the
     /// region is as before, and still in use.
     pub fn revoke(&mut self) -> Result<()> {
-        if self.exposed.is_none() {
+        if self.shown.is_none() {
             return Ok(());
         }
         self.check(0, 0)?;
@@ -156,35 +149,18 @@ impl Region {
         }
         let mut engine = self.shared.enter()?;
         engine.check()?;
-        let flag = engine.core.regions.flag()?;
-        let (key, stamp) = engine.core.regions.add(&self.memory, self.rights, &flag)?;
-        // Before any peer can be told where it is.
-        if let Some(word) = flag.word64(0) {
-            word.store(stamp, Ordering::SeqCst);
-        }
+        let shown = engine.core.registry.add_region(&self.memory, self.rights)?;
         drop(engine);
-        self.exposed = Some(Exposed { key, flag });
-        Ok(key)
+        Ok(self.shown.insert(shown).key)
     }
 
     /// Ends the use by peers that keep to the rules. Where some of them are using it through the
     /// kernel just now, its memory stays until they have left.
     fn withdraw(&mut self) {
-        let Some(exposed) = self.exposed.take() else { return };
-        let id = exposed.key.id;
-        let Ok(mut engine) = self.shared.enter() else { return };
-        let told = engine.core.regions.remove(id);
-        drop(engine);
-        failpoint::hit(Point::BeforeFlag);
-        if let Some(word) = exposed.flag.word64(0) {
-            validity::take_down(word);
-        }
-        failpoint::hit(Point::AfterFlag);
-        // Another region may have the flag next, with another number.
-        let Some(entry) = told else { return };
-        entry.turn_away();
+        let Some(shown) = self.shown.take() else { return };
+        let Ok(Some(withdrawn)) = withdraw(&self.shared, &shown) else { return };
         if let Ok(mut engine) = self.shared.enter() {
-            engine.core.regions.park(id, entry);
+            engine.core.registry.park(withdrawn);
         }
     }
 
@@ -215,7 +191,7 @@ impl fmt::Debug for Region {
         f.debug_struct("Region")
             .field("len", &self.len())
             .field("rights", &self.rights)
-            .field("exposed", &self.exposed.is_some())
+            .field("exposed", &self.shown.is_some())
             .finish_non_exhaustive()
     }
 }

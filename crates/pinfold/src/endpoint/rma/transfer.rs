@@ -16,7 +16,6 @@ use std::{
 use parking_lot::Mutex;
 use smallvec::SmallVec;
 
-use super::agent::PART_MAX;
 use crate::{
     Error, Message, Path, PeerId, Receipt, Refusal, Result,
     endpoint::{
@@ -26,10 +25,11 @@ use crate::{
     },
     error::NotHandled,
     memory::scatter::{Part, Scatter},
+    protocol::rma::way::{OUT_MAX, PARTS_OUT_MAX},
     wire::{
         active::{Label, Verb},
         change::Change,
-        space::{ANSWER_HEAD, Answered, Ask, Claim, Refused},
+        space::{ANSWER_HEAD, Answered, Ask, Claim, PART_MAX, Refused},
     },
     worker::{
         Engine,
@@ -38,9 +38,6 @@ use crate::{
         shared::Shared,
     },
 };
-
-/// Questions that are out at a time for one operation.
-const AHEAD: usize = 4;
 
 /// Asks the agent.
 pub(super) fn ask(shared: &Arc<Shared>, peer: PeerId, claim: Claim, ask: Ask) -> Reply {
@@ -57,7 +54,7 @@ pub(super) fn failed(error: Error) -> Error {
 }
 
 /// The agent, as this side asks it.
-pub(super) struct Served {
+pub(super) struct Agent {
     pub shared: Arc<Shared>,
     pub peer: PeerId,
     pub claim: Claim,
@@ -78,25 +75,33 @@ unsafe impl Sync for Span {}
 /// The spans of one operation.
 pub(super) type Spans = SmallVec<[Span; 1]>;
 
+/// An operation that the owner is asked for, with memory of this side's.
+#[derive(Clone, Copy)]
+pub(super) enum Does {
+    Write(Part),
+    Read(Part),
+    Change(Change),
+}
+
 /// An operation for the agent, on addresses inside the exposed range. The receipt is that of its
 /// end.
-pub(super) enum Does {
+pub(super) enum Whole {
     Write(Spans, Receipt),
     Read(Spans, Receipt),
     Change(u64, Change),
 }
 
-impl Served {
-    /// Begins an operation, whose memory on this side its maker keeps until it has ended.
-    pub(super) fn begin(&self, does: Does) -> Result<OpKey> {
+impl Agent {
+    /// Begins an operation, whose memory on this side its maker keeps until it has ended. It waits
+    /// while as many are under way with the peer as may be.
+    pub(super) fn begin(&self, does: Whole) -> Result<OpKey> {
         let origin = self.shared.origin_here();
         let mut engine = self.shared.enter()?;
         engine.check()?;
         engine.present(self.peer)?;
-        let stage = RecvStage::InParts { peer: self.peer };
-        let op = Op::new(OpKind::Recv(RecvOp { stage, ..RecvOp::new(None) }));
+        let op = Op::new(OpKind::Recv(RecvOp::new(None)));
         let whole = engine.core.ops.insert(op);
-        let transfer = Arc::new(Transfer {
+        let transfer: Arc<dyn Any + Send + Sync> = Arc::new(Transfer {
             shared: Arc::downgrade(&self.shared),
             peer: self.peer,
             claim: self.claim,
@@ -105,13 +110,41 @@ impl Served {
             does,
             course: Mutex::default(),
         });
-        transfer.go_on(&self.shared, &mut engine);
+        if let Some(op) = engine.core.ops.recv_mut(whole) {
+            op.stage = RecvStage::InParts { peer: self.peer, next: Some(transfer) };
+        }
+        engine.peer_mut(self.peer)?.0.agent_rma.waiting.push_back(whole);
+        start_waiting(&self.shared, &mut engine, self.peer);
         Ok(whole)
     }
 
     /// Does an operation, whose memory on this side is borrowed meanwhile.
-    pub(super) fn perform(&self, does: Does) -> Result<Done> {
+    pub(super) fn perform(&self, does: Whole) -> Result<Done> {
         BlockingOp::new(&self.shared, self.begin(does)?).wait()
+    }
+}
+
+/// Starts operations that wait for the agent of a peer, in their order, as many as may be under
+/// way.
+fn start_waiting(shared: &Shared, engine: &mut Engine, id: PeerId) {
+    while let Ok((peer, core)) = engine.peer_mut(id)
+        && let Some(key) = peer.agent_rma.next()
+    {
+        let next = match core.ops.get_mut(key) {
+            Some(Op { kind: OpKind::Recv(recv), done: None, .. }) => match &mut recv.stage {
+                RecvStage::InParts { next, .. } => next.take(),
+                _ => None,
+            },
+            _ => None,
+        };
+        match next.and_then(|next| next.downcast::<Transfer>().ok()) {
+            Some(transfer) if transfer.begin(shared, engine) => {}
+            // It was given up, or could not go.
+            _ => {
+                let Ok((peer, _)) = engine.peer_mut(id) else { return };
+                peer.agent_rma.end();
+            }
+        }
     }
 }
 
@@ -124,7 +157,7 @@ struct Transfer {
     origin: Option<PeerId>,
     /// The operation, as its maker knows it.
     whole: OpKey,
-    does: Does,
+    does: Whole,
     course: Mutex<Course>,
 }
 
@@ -149,8 +182,8 @@ impl Transfer {
     /// The next question, and its subject. `None`: all have been asked.
     fn next(&self, course: &mut Course) -> Option<(Vec<u8>, Span)> {
         let spans = match &self.does {
-            Does::Write(spans, _) | Does::Read(spans, _) => spans,
-            Does::Change(address, change) if course.span == 0 => {
+            Whole::Write(spans, _) | Whole::Read(spans, _) => spans,
+            Whole::Change(address, change) if course.span == 0 => {
                 course.span = 1;
                 let (address, change) = (*address, *change);
                 // SAFETY: no memory.
@@ -158,7 +191,7 @@ impl Transfer {
                 let question = Ask::Change { address, change }.payload(self.claim, 0);
                 return Some((question, Span { address, memory }));
             }
-            Does::Change(..) => return None,
+            Whole::Change(..) => return None,
         };
         let (ptr, whole) = spans.get(course.span)?.memory.raw();
         let len = (whole - course.asked).min(PART_MAX);
@@ -171,7 +204,7 @@ impl Transfer {
             (course.span, course.asked) = (course.span + 1, 0);
         }
         let question = match &self.does {
-            Does::Write(..) => {
+            Whole::Write(..) => {
                 let mut question = Ask::Write { address }.payload(self.claim, len);
                 let head = question.len();
                 question.reserve_exact(len);
@@ -188,10 +221,16 @@ impl Transfer {
         Some((question, Span { address, memory }))
     }
 
+    /// Asks the first questions. Returns whether any is out.
+    fn begin(self: &Arc<Transfer>, shared: &Shared, engine: &mut Engine) -> bool {
+        self.go_on(shared, engine);
+        self.course.lock().out > 0
+    }
+
     /// Asks as many questions as may be out, or ends the operation if all have been answered.
     fn go_on(self: &Arc<Transfer>, shared: &Shared, engine: &mut Engine) {
         let mut course = self.course.lock();
-        while course.out < AHEAD {
+        while course.out < PARTS_OUT_MAX {
             let Some((question, about)) = self.next(&mut course) else { break };
             if let Err(error) = self.ask(shared, engine, question, about) {
                 return engine.core.finish(self.whole, Err(error));
@@ -199,12 +238,23 @@ impl Transfer {
             course.out += 1;
         }
         let receipt = match &self.does {
-            Does::Write(_, receipt) | Does::Read(_, receipt) => receipt,
-            Does::Change(..) => return,
+            Whole::Write(_, receipt) | Whole::Read(_, receipt) => receipt,
+            Whole::Change(..) => return,
         };
         if course.out == 0 {
             engine.core.finish(self.whole, Ok(Done::Sent(*receipt)));
         }
+    }
+
+    /// Makes room for operations that wait, if no question of this one is out any more.
+    fn leave(&self, shared: &Shared, engine: &mut Engine) {
+        if self.course.lock().out > 0 {
+            return;
+        }
+        if let Ok((peer, _)) = engine.peer_mut(self.peer) {
+            peer.agent_rma.end();
+        }
+        start_waiting(shared, engine, self.peer);
     }
 
     fn ask(
@@ -242,16 +292,20 @@ impl Transfer {
         about: Span,
         answer: Result<&Message>,
     ) {
-        let is_open = engine.core.ops.get(self.whole).is_some_and(|op| op.done.is_none());
-        if !is_open {
-            return;
-        }
         self.course.lock().out -= 1;
-        match self.taken(engine, about, answer) {
-            Err(error) => engine.core.finish(self.whole, Err(error)),
-            Ok(Some(was)) => engine.core.finish(self.whole, Ok(Done::Was(was))),
-            Ok(None) => self.go_on(shared, engine),
+        let is_open = engine.core.ops.get(self.whole).is_some_and(|op| op.done.is_none());
+        let end = match is_open.then(|| self.taken(engine, about, answer)) {
+            Some(Ok(None)) => None,
+            Some(Ok(Some(was))) => Some(Ok(Done::Was(was))),
+            Some(Err(error)) => Some(Err(error)),
+            // Its memory is the caller's.
+            None => return self.leave(shared, engine),
+        };
+        match end {
+            None => self.go_on(shared, engine),
+            Some(end) => engine.core.finish(self.whole, end),
         }
+        self.leave(shared, engine);
         // The thread that sleeps for all may wait for this operation, or has to look for work that
         // this left behind.
         (engine.kick, engine.core.wakes.any) = (true, true);
@@ -267,16 +321,16 @@ impl Transfer {
         let message = answer.map_err(failed)?;
         let bytes = message.get(ANSWER_HEAD..).unwrap_or(&[]);
         let len = match &self.does {
-            Does::Change(_, change) => change.word.size(),
-            Does::Write(..) | Does::Read(..) => memory.len(),
+            Whole::Change(_, change) => change.word.size(),
+            Whole::Write(..) | Whole::Read(..) => memory.len(),
         };
         match (&self.does, Answered::read(message)) {
-            (Does::Write(..), Some(Answered::Done)) if bytes.is_empty() => Ok(None),
-            (Does::Read(..), Some(Answered::Done)) if bytes.len() as u64 == len => {
+            (Whole::Write(..), Some(Answered::Done)) if bytes.is_empty() => Ok(None),
+            (Whole::Read(..), Some(Answered::Done)) if bytes.len() as u64 == len => {
                 Scatter::from(memory).write(&mut engine.core.store, 0, bytes);
                 Ok(None)
             }
-            (Does::Change(..), Some(Answered::Was(was))) => Ok(Some(was)),
+            (Whole::Change(..), Some(Answered::Was(was))) => Ok(Some(was)),
             (_, Some(Answered::Refused(why))) => Err(refused(why, address, len)),
             _ => Err(Error::NotMapped { address, len }),
         }
@@ -325,8 +379,13 @@ fn refused(why: Refused, address: u64, len: u64) -> Error {
         Refused::NoMeans => Error::PathRefused { path: Path::Mapped, why: Refusal::NotShareable },
         // This side knows the exposed range: an owner that says so of an address inside has no
         // memory there.
-        Refused::Outside | Refused::NotMapped | Refused::Full | Refused::Senseless => {
+        Refused::Outside | Refused::NotMapped | Refused::Senseless => {
             Error::NotMapped { address, len }
         }
+        Refused::Full => Error::LimitReached {
+            what: "operations by the agent of a peer",
+            limit: OUT_MAX as u64,
+            remedy: "let some of them end",
+        },
     }
 }

@@ -13,7 +13,7 @@ use crate::{
     PeerId, memory::imported_extents::Loan, wire::rendezvous::Exported, worker::shared::Shared,
 };
 
-pub(crate) struct Flag {
+pub(super) struct Flag {
     loan: Loan,
     /// The value of the word as long as the memory is exposed.
     stamp: u64,
@@ -35,7 +35,7 @@ impl Flag {
     }
 
     /// True if the memory was still exposed after all this thread's accesses.
-    pub(crate) fn stands(&self) -> bool {
+    pub(super) fn stands(&self) -> bool {
         // The other half is the owner's barrier, when the exposure ends.
         fence(Ordering::SeqCst);
         // SAFETY: given back on drop only, and the engine is kept.

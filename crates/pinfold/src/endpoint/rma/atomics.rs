@@ -10,7 +10,7 @@
 
 use std::sync::atomic::{AtomicI32, AtomicI64, AtomicU32, AtomicU64, Ordering};
 
-use super::{RemoteRegion, mapped::Mapped};
+use super::mapped::Mapped;
 use crate::{
     Result,
     wire::served_rma::{self, Change as Asked},
@@ -187,114 +187,4 @@ pub(crate) fn on_mapped<W: AtomicWord>(
     let was = unsafe { W::change(at, change) };
     mapped.confirm()?;
     Ok(was)
-}
-
-/// The atomic operations of regions and spaces, by their `change`.
-macro_rules! atomic_methods {
-    ($at:ident, $cost:literal, $errors:literal) => {
-        #[doc = concat!("Adds `by` to the word at `", stringify!($at), "`, wrapping at the end of")]
-        /// its range, and returns its old value.
-        #[doc = $cost]
-        ///
-        /// # Errors
-        #[doc = $errors]
-        #[inline]
-        pub fn fetch_add<W: AtomicWord>(&self, $at: u64, by: W) -> Result<W> {
-            self.change($at, AtomicChange::Add(by))
-        }
-
-        #[doc = concat!("Makes the word at `", stringify!($at), "` its bitwise and with `with`.")]
-        /// Returns its old value.
-        ///
-        /// # Errors
-        /// As for [`fetch_add`](Self::fetch_add).
-        #[inline]
-        pub fn fetch_and<W: AtomicWord>(&self, $at: u64, with: W) -> Result<W> {
-            self.change($at, AtomicChange::And(with))
-        }
-
-        #[doc = concat!("Makes the word at `", stringify!($at), "` its bitwise or with `with`.")]
-        /// Returns its old value.
-        ///
-        /// # Errors
-        /// As for [`fetch_add`](Self::fetch_add).
-        #[inline]
-        pub fn fetch_or<W: AtomicWord>(&self, $at: u64, with: W) -> Result<W> {
-            self.change($at, AtomicChange::Or(with))
-        }
-
-        #[doc = concat!("Makes the word at `", stringify!($at), "` its bitwise exclusive or")]
-        /// with `with`. Returns its old value.
-        ///
-        /// # Errors
-        /// As for [`fetch_add`](Self::fetch_add).
-        #[inline]
-        pub fn fetch_xor<W: AtomicWord>(&self, $at: u64, with: W) -> Result<W> {
-            self.change($at, AtomicChange::Xor(with))
-        }
-
-        #[doc = concat!("Makes the word at `", stringify!($at), "` the lesser of itself and")]
-        /// `with`. Returns its old value.
-        ///
-        /// # Errors
-        /// As for [`fetch_add`](Self::fetch_add).
-        #[inline]
-        pub fn fetch_min<W: AtomicWord>(&self, $at: u64, with: W) -> Result<W> {
-            self.change($at, AtomicChange::Min(with))
-        }
-
-        #[doc = concat!("Makes the word at `", stringify!($at), "` the greater of itself and")]
-        /// `with`. Returns its old value.
-        ///
-        /// # Errors
-        /// As for [`fetch_add`](Self::fetch_add).
-        #[inline]
-        pub fn fetch_max<W: AtomicWord>(&self, $at: u64, with: W) -> Result<W> {
-            self.change($at, AtomicChange::Max(with))
-        }
-
-        #[doc = concat!("Makes the word at `", stringify!($at), "` `to`.")]
-        /// Returns its old value.
-        ///
-        /// # Errors
-        /// As for [`fetch_add`](Self::fetch_add).
-        #[inline]
-        pub fn swap<W: AtomicWord>(&self, $at: u64, to: W) -> Result<W> {
-            self.change($at, AtomicChange::Swap(to))
-        }
-
-        #[doc = concat!("Makes the word at `", stringify!($at), "` `to` if it is `from`.")]
-        /// Returns its old value.
-        ///
-        /// # Errors
-        /// As for [`fetch_add`](Self::fetch_add).
-        #[inline]
-        pub fn compare_swap<W: AtomicWord>(&self, $at: u64, from: W, to: W) -> Result<W> {
-            self.change($at, AtomicChange::Replace(from, to))
-        }
-    };
-}
-
-pub(crate) use atomic_methods;
-
-impl RemoteRegion {
-    #[inline]
-    pub(super) fn change<W: AtomicWord>(&self, offset: u64, change: Change<W>) -> Result<W> {
-        let was = match self.served() {
-            Some(served) => W::of_bits(served.change(offset, asked(change))?),
-            None => on_mapped(self.mapped()?, offset, change)?,
-        };
-        self.tallies().changed();
-        Ok(was)
-    }
-
-    atomic_methods!(
-        offset,
-        "Some nanoseconds if nothing else uses the word; over a connection, as long as a message \
-         there and back. It is done once, also if the connection breaks and another takes its \
-         place.",
-        "As [`RemoteRegion::write`], and [`Error::Misaligned`](crate::Error::Misaligned); \
-         [`Error::PathRefused`](crate::Error::PathRefused) with the reason why the region is not \
-         mapped."
-    );
 }

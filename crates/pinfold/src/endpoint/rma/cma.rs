@@ -19,13 +19,13 @@ use pinfold_sys::process::{RemoteSegment, Segment, read_remote, read_remote_into
 use rustix::io::Errno;
 use smallvec::SmallVec;
 
+use super::flag::Flag;
 use crate::{
-    Error, Path, PeerId, Receipt, Refusal, Result,
-    endpoint::space::Flag,
+    Error, Path, Receipt, Refusal, Result,
     error::inside,
     failpoint::{self, Point},
     memory::segments::{self, List},
-    protocol::rma::regions::Reached,
+    protocol::rma::way::Reached,
     transport::shm::hazards::Hazard,
     worker::shared::Shared,
 };
@@ -34,10 +34,9 @@ use crate::{
 /// is kept.
 const BYTES_A_CALL: usize = 1 << 20;
 
-pub(crate) struct CmaRegion {
+pub(super) struct CmaRegion {
     reached: Reached,
     id: u64,
-    pub peer: PeerId,
     shared: Arc<Shared>,
     /// The owner's count of withdrawals when the region was last seen to stand.
     known: AtomicU64,
@@ -55,54 +54,30 @@ struct Part {
 type Call = unsafe fn(u32, &[Segment], &[RemoteSegment]) -> io::Result<usize>;
 
 impl CmaRegion {
-    pub(super) fn shared(&self) -> &Arc<Shared> {
-        &self.shared
-    }
-
-    pub(crate) fn new(reached: Reached, id: u64, peer: PeerId, shared: Arc<Shared>) -> CmaRegion {
+    pub(super) fn new(reached: Reached, id: u64, shared: Arc<Shared>) -> CmaRegion {
         // The region has not been seen to stand yet.
-        CmaRegion { reached, id, peer, shared, known: AtomicU64::new(u64::MAX), flag: None }
+        CmaRegion { reached, id, shared, known: AtomicU64::new(u64::MAX), flag: None }
     }
 
     /// The same with a flag that is mapped here. Looking at it saves a system call each time.
-    pub(crate) fn with_flag(mut self, flag: Option<Flag>) -> CmaRegion {
+    pub(super) fn with_flag(mut self, flag: Option<Flag>) -> CmaRegion {
         self.flag = flag;
         self
     }
 
-    pub(crate) fn len(&self) -> u64 {
+    fn len(&self) -> u64 {
         self.reached.spot.len
     }
 
-    pub(crate) fn is_writable(&self) -> bool {
+    fn is_writable(&self) -> bool {
         self.reached.spot.writable
     }
 
-    /// The error of an operation that needs mapped memory.
-    #[cold]
-    #[inline(never)]
-    pub(crate) fn not_mapped(&self) -> Error {
-        Error::PathRefused { path: Path::Mapped, why: self.why_not_mapped() }
-    }
-
-    pub(crate) fn why_not_mapped(&self) -> Refusal {
+    pub(super) fn why_not_mapped(&self) -> Refusal {
         self.reached.why_not_mapped
     }
 
-    // Out of the way of mapped regions.
-    #[cold]
-    #[inline(never)]
-    pub(crate) fn write_one(&self, offset: u64, data: &[u8]) -> Result<Receipt> {
-        self.write(&[(offset, data)])
-    }
-
-    #[cold]
-    #[inline(never)]
-    pub(crate) fn read_one(&self, offset: u64, into: &mut [u8]) -> Result<Receipt> {
-        self.read(&mut [(offset, into)])
-    }
-
-    pub(crate) fn write(&self, parts: &[(u64, &[u8])]) -> Result<Receipt> {
+    pub(super) fn write(&self, parts: &[(u64, &[u8])]) -> Result<Receipt> {
         if !self.is_writable() {
             return Err(Error::ReadOnly);
         }
@@ -119,7 +94,7 @@ impl CmaRegion {
         Ok(self.receipt(&parts))
     }
 
-    pub(crate) fn read(&self, parts: &mut [(u64, &mut [u8])]) -> Result<Receipt> {
+    pub(super) fn read(&self, parts: &mut [(u64, &mut [u8])]) -> Result<Receipt> {
         let parts = parts.iter_mut().map(|(at, into)| (*at, into.as_mut_ptr(), into.len()));
         let parts = self.locate(parts)?;
         let hazard = self.hazard()?;
@@ -134,7 +109,7 @@ impl CmaRegion {
         Ok(self.receipt(&parts))
     }
 
-    pub(crate) fn flush(&self) -> Result<()> {
+    pub(super) fn flush(&self) -> Result<()> {
         if self.shared.is_forked() {
             return Err(Error::Forked);
         }

@@ -7,16 +7,15 @@
 use std::{
     fmt,
     ops::Range,
-    sync::{Arc, atomic::Ordering},
+    sync::Arc,
     time::{Duration, Instant},
 };
 
-use super::agent;
+use super::{RegionKey, Rights, agent};
 use crate::{
-    Endpoint, Error, Result, SharedBuf,
-    endpoint::region::{RegionKey, Rights},
+    Endpoint, Error, Result,
     failpoint::{self, Point},
-    transport::shm::validity,
+    protocol::rma::registry::{Shown, Withdrawn},
     worker::shared::Shared,
 };
 
@@ -33,11 +32,26 @@ const LOOK: Duration = Duration::from_micros(50);
 pub struct Exposed {
     addresses: Range<usize>,
     rights: Rights,
-    key: RegionKey,
-    /// Holds a number of its own as long as it stands.
-    flag: SharedBuf,
+    shown: Shown,
     shared: Arc<Shared>,
-    ended: bool,
+    end: End,
+}
+
+/// The end of an exposure.
+enum End {
+    NotYet,
+    /// Peers cannot come any more; some may not have left.
+    Begun(Withdrawn),
+    Over,
+}
+
+/// Ends the use by peers that keep to the rules, but for those that are in the midst of it.
+///
+/// # Errors
+/// [`Error::Forked`]: it is the parent's.
+pub(super) fn withdraw(shared: &Shared, shown: &Shown) -> Result<Option<Withdrawn>> {
+    let entry = shared.enter()?.core.registry.remove(shown.key.id);
+    Ok(shown.withdraw(entry))
 }
 
 impl Endpoint {
@@ -74,16 +88,11 @@ impl Endpoint {
         let shared = self.shared();
         let mut engine = shared.enter()?;
         engine.check()?;
-        let flag = engine.core.regions.flag()?;
-        let (key, stamp) = engine.core.expose(start as u64..end as u64, rights, &flag)?;
-        // Before any peer can be told where it is.
-        if let Some(word) = flag.word64(0) {
-            word.store(stamp, Ordering::SeqCst);
-        }
+        let shown = engine.core.registry.add_addresses(start as u64..end as u64, rights)?;
         engine.core.active.set_agent(agent::handler);
         drop(engine);
         let shared = Arc::clone(shared);
-        Ok(Exposed { addresses, rights, key, flag, shared, ended: false })
+        Ok(Exposed { addresses, rights, shown, shared, end: End::NotYet })
     }
 }
 
@@ -93,7 +102,7 @@ const ADDRESSES: usize = 1 << 47;
 impl Exposed {
     /// The key that peers need to use it: to be sent to them in a message, say.
     pub fn key(&self) -> RegionKey {
-        self.key
+        self.shown.key
     }
 
     /// The exposed addresses.
@@ -114,39 +123,39 @@ impl Exposed {
     /// # Errors
     /// [`Error::StillVisited`]: a peer has not left. [`Error::Forked`]: it is the parent's.
     pub fn revoke(mut self) -> Result<()> {
-        self.end()
+        let ended = self.end();
+        self.give_up();
+        ended
     }
 
-    fn end(&mut self) -> Result<()> {
-        if std::mem::replace(&mut self.ended, true) {
-            return Ok(());
+    /// As [`Exposed::revoke`], which may be called again if peers have not left.
+    pub(super) fn end(&mut self) -> Result<()> {
+        if let End::NotYet = self.end {
+            self.end = End::Over;
+            if let Some(withdrawn) = withdraw(&self.shared, &self.shown)? {
+                self.end = End::Begun(withdrawn);
+            }
         }
-        let id = self.key.id;
-        let mut engine = self.shared.enter()?;
-        let entry = engine.core.spaces.remove(id);
-        drop(engine);
-        failpoint::hit(Point::BeforeEnd);
-        if let Some(word) = self.flag.word64(0) {
-            validity::take_down(word);
-        }
-        failpoint::hit(Point::InEnd);
-        let Some(mut entry) = entry else { return Ok(()) };
-        entry.turn_away();
+        let End::Begun(withdrawn) = &mut self.end else { return Ok(()) };
         let begun = Instant::now();
         loop {
-            match entry.visitors(id) {
+            match withdrawn.visitors() {
                 0 => {
                     failpoint::hit(Point::AfterEnd);
+                    self.end = End::Over;
                     return Ok(());
                 }
                 visitors if begun.elapsed() > PATIENCE => {
-                    // Arenas that peers may be using are never given back.
-                    std::mem::forget(entry);
                     return Err(Error::StillVisited { visitors, patience: PATIENCE });
                 }
                 _ => pinfold_sys::cpu::clock::pause(LOOK),
             }
         }
+    }
+
+    /// Arenas that peers may be using are never given back.
+    fn give_up(&mut self) {
+        std::mem::forget(std::mem::replace(&mut self.end, End::Over));
     }
 }
 
@@ -154,6 +163,7 @@ impl Drop for Exposed {
     fn drop(&mut self) {
         if let Err(error) = self.end() {
             tracing::warn!(%error, "memory is exposed no more, and may still be in use");
+            self.give_up();
         }
     }
 }
