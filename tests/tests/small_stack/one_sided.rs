@@ -104,6 +104,38 @@ fn regions() {
 }
 
 #[test]
+fn registered_buffers() {
+    for (way, user) in ways() {
+        let address = format!("local:small-registered-{way}-{}", std::process::id());
+        both(
+            &address,
+            [Endpoint::builder(), user],
+            |one, peer| {
+                let registered = one.register(vec![3; LEN], Rights::ReadWrite).unwrap();
+                assert_eq!((registered.len(), registered.is_empty()), (LEN, false));
+                assert_eq!(registered.rights(), Rights::ReadWrite);
+                assert!(registered.word32(0).is_some() && registered.word64(8).is_some());
+                registered.write(0, &[4; 64]).unwrap();
+                registered.read(0, &mut [0; 64]).unwrap();
+                one.send(peer, 1, &registered.key().to_bytes()).unwrap();
+                one.recv(peer, 2).unwrap();
+                let addresses = registered.addresses();
+                let buffer = registered.into_inner().unwrap();
+                assert_eq!((buffer.as_ptr() as usize, buffer[64]), (addresses.start, 5));
+            },
+            |two, peer| {
+                let remote = two.open_region(peer, &key_from(two, peer)).unwrap();
+                let mut bytes = [0; 128];
+                remote.read(0, &mut bytes).unwrap();
+                assert_eq!((bytes[63], bytes[64]), (4, 3));
+                remote.write(64, &[5; 8]).unwrap();
+                two.send(peer, 2, b"over").unwrap();
+            },
+        );
+    }
+}
+
+#[test]
 fn spaces() {
     for (way, user) in ways() {
         let address = format!("local:small-spaces-{way}-{}", std::process::id());

@@ -10,6 +10,7 @@ mod ends;
 mod kinds;
 mod memory;
 mod operations;
+mod registered;
 mod waits;
 
 use self::{
@@ -19,13 +20,14 @@ use self::{
     ends::{closer, comer, hammer, revoker},
     kinds::{owner, user},
     operations::{borrower, lender},
-    waits::{bystander, sleeper, waiter},
+    registered::{giver, heir, mortal, taker},
+    waits::{bystander, flooder, hoarder, sleeper, waiter},
 };
 
 pinfold_tests::roles!(
     owner, user, changer, follower, recycler, rereader, revoker, hammer, closer, comer, sleeper,
     waiter, bystander, shifter, seer, keeper, clerk, summer, adder, unable, asker, lender,
-    borrower
+    borrower, giver, taker, mortal, heir, hoarder, flooder
 );
 
 /// The ways that a peer's memory is used: arenas mapped and all else by the kernel; all by the

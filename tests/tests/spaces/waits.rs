@@ -30,6 +30,46 @@ fn pages_that_are_slow_to_come_keep_nobody_else_waiting() {
     }
 }
 
+/// More reads of memory that does not come than the agent puts off for one peer: they wait here, and
+/// none is refused.
+#[test]
+fn bounded_many_operations_wait_for_the_agent() {
+    let stage = Stage::new(60);
+    stage.play([stage.role("hoarder"), go(stage.role("flooder"), "agent")]);
+}
+
+/// Reads that are posted.
+const READS: usize = 500;
+
+pub fn hoarder(_: &Args) {
+    let (endpoint, peer) = role::listen(Endpoint::builder(), "flood");
+    let Some(slow) = slow(&endpoint, &[peer]) else { return };
+    // SAFETY: reached by raw pointers alone.
+    let exposed = unsafe { endpoint.expose(0..1 << 47, Rights::ReadWrite) }.unwrap();
+    endpoint.send(peer, 1, &exposed.key().to_bytes()).unwrap();
+    tell(&endpoint, peer, &[slow.area.address() as u64, 0]);
+    // All of them have been posted.
+    told(&endpoint, peer);
+    await_fault(&endpoint, &slow);
+    slow.come(6);
+    told(&endpoint, peer);
+    exposed.revoke().unwrap();
+}
+
+pub fn flooder(args: &Args) {
+    let (endpoint, peer) = role::connect(args.builder(), "flood");
+    let Some((space, [slow, _])) = begin(&endpoint, peer) else { return };
+    let reads: Vec<_> = (0..READS).map(|_| space.read_owned(slow, vec![0; LEN])).collect();
+    tell(&endpoint, peer, &[]);
+    for read in reads {
+        let (receipt, bytes) = read.wait();
+        assert_eq!(receipt.unwrap().bytes, LEN as u64);
+        stamp::check(&bytes, 6);
+    }
+    tell(&endpoint, peer, &[1]);
+    assert!(endpoint.recv(peer, 3).unwrap_err().is_peer_gone());
+}
+
 /// Memory whose pages come only when the test copies them in.
 struct Slow {
     uffd: OwnedFd,
@@ -85,6 +125,17 @@ impl Slow {
 
 const LEN: usize = 4 * PAGE;
 
+/// Memory that takes its time; `None`, and all peers are told so, if there is none here.
+fn slow(endpoint: &Endpoint, peers: &[PeerId]) -> Option<Slow> {
+    let slow = Slow::new(LEN);
+    if let Err(error) = &slow {
+        role::skip(format_args!("slow pages: userfaultfd for the kernel's own faults: {error}"));
+        peers.iter().for_each(|peer| _ = endpoint.send(*peer, 1, b"no").unwrap());
+        peers.iter().for_each(|peer| _ = endpoint.recv(*peer, 3));
+    }
+    slow.ok()
+}
+
 pub fn sleeper(args: &Args) {
     let dedicated = args.text("progress") == "dedicated";
     let progress = if dedicated { Progress::Dedicated } else { Progress::Inline };
@@ -92,17 +143,7 @@ pub fn sleeper(args: &Args) {
     let other = endpoint.accept_timeout(role::PATIENCE).unwrap();
     let waits = |peer| endpoint.recv(peer, 7).unwrap()[..] == *b"waits";
     let (one, other) = if waits(one) { (one, other) } else { (other, one) };
-    let slow = match Slow::new(LEN) {
-        Ok(slow) => slow,
-        Err(error) => {
-            role::skip(format_args!(
-                "slow pages: userfaultfd for the kernel's own faults: {error}"
-            ));
-            [one, other].iter().for_each(|peer| _ = endpoint.send(*peer, 1, b"no").unwrap());
-            [one, other].iter().for_each(|peer| _ = endpoint.recv(*peer, 3));
-            return;
-        }
-    };
+    let Some(slow) = slow(&endpoint, &[one, other]) else { return };
     let quick = map(None, LEN, libc::MAP_PRIVATE, None);
     quick.fill(5);
     // SAFETY: reached by raw pointers alone.
@@ -111,17 +152,7 @@ pub fn sleeper(args: &Args) {
         endpoint.send(peer, 1, &exposed.key().to_bytes()).unwrap();
         tell(&endpoint, peer, &[slow.area.address() as u64, quick.address() as u64]);
     }
-    let (say, faulted) = mpsc::channel();
-    thread::scope(|scope| {
-        let slow = &slow;
-        scope.spawn(move || {
-            slow.await_fault();
-            say.send(()).unwrap();
-        });
-        while faulted.try_recv().is_err() {
-            endpoint.progress().unwrap();
-        }
-    });
+    await_fault(&endpoint, &slow);
     // The first user waits now. The other one goes on, by the agent and by message.
     tell(&endpoint, other, &[]);
     assert_eq!(told(&endpoint, other), [1]);
@@ -130,6 +161,20 @@ pub fn sleeper(args: &Args) {
     told(&endpoint, one);
     slow.area.check(7);
     exposed.revoke().unwrap();
+}
+
+/// Waits until a page is asked for, while the endpoint makes progress.
+fn await_fault(endpoint: &Endpoint, slow: &Slow) {
+    let (say, faulted) = mpsc::channel();
+    thread::scope(|scope| {
+        scope.spawn(move || {
+            slow.await_fault();
+            say.send(()).unwrap();
+        });
+        while faulted.try_recv().is_err() {
+            endpoint.progress().unwrap();
+        }
+    });
 }
 
 /// Reads memory that does not come, and then writes it.
