@@ -2,8 +2,8 @@
 
 use super::{op::OpKey, peer::Peer};
 use crate::{
-    copy::Largest, memory::store::Kept, protocol::rma::served::landing::Landing, wire::rendezvous::Request,
-    worker::matching::UnexpectedKey,
+    copy::Largest, memory::store::Kept, protocol::rma::served::landing::Landing,
+    wire::rendezvous::Request, worker::matching::UnexpectedKey,
 };
 
 /// A message that comes in pieces.
