@@ -19,7 +19,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 SOURCES = ROOT / "crates" / "pinfold" / "src"
 
 # The largest circle of today; it may shrink only. The goal is GOAL.
-LIMIT = 44
+LIMIT = 3
 GOAL = 3
 
 TEST_FILES = re.compile(r"(^|/)(tests|model_tests)(\.rs$|/)")

@@ -3,14 +3,16 @@
 //!
 //! - [`case`]: the cases to measure, in their order.
 //! - [`survey`]: one case: all algorithms in turn, again and again. Policy; the clock and the
-//!   copies are behind [`Bench`].
+//!   copies are behind [`Bench`](bench::Bench).
 //! - [`choose`]: from the measurements to a table. No I/O.
-//! - [`bench`]: blocks brought into the state that a case wants, copied, and read, by this core or
+//! - [`bench`]: the interface to what measures.
+//! - [`real`]: blocks brought into the state that a case wants, copied, and read, by this core or
 //!   a partner on another one.
 
 mod bench;
 mod case;
 mod choose;
+mod real;
 mod survey;
 #[cfg(test)]
 mod tests;
@@ -22,7 +24,9 @@ use pinfold_sys::{
     threads::Kind,
 };
 
+pub use self::bench::CannotTune;
 use self::{
+    bench::Bench,
     case::{Case, cases},
     choose::Board,
     survey::Survey,
@@ -36,22 +40,6 @@ use crate::persisted;
 
 /// It says how far it is.
 const TUNE: Kind = Kind::new("pinfold-tune", Kind::STACK_OF_PROGRAMS);
-
-/// The bench that measures. One for this machine, and one for tests.
-trait Bench {
-    /// Does `case` by `algorithm` once, and returns how long that took with the reading after it,
-    /// nanoseconds a block. `None` if the case cannot be made here.
-    fn run(&mut self, case: &Case, algorithm: Algorithm) -> Option<f64>;
-
-    /// Moves to other memory for the runs from now on.
-    fn move_on(&mut self);
-
-    /// Nanoseconds from this core to the one that reads. `None` if there is none.
-    fn hop_ns(&mut self) -> Option<f64>;
-
-    /// Some clock, nanoseconds.
-    fn now_ns(&mut self) -> u64;
-}
 
 /// The result of tuning.
 #[derive(Clone, Debug, PartialEq)]
@@ -69,20 +57,6 @@ pub struct Found {
     /// The speed of the chosen algorithms over that of the C library's: the geometric mean over
     /// the cases measured where one side is uncached or the reader is another core.
     pub gain: f64,
-}
-
-/// Nothing could be measured.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum CannotTune {
-    /// There is no memory to copy.
-    #[error("no memory for the {0} bytes that are copied")]
-    NoMemory(usize),
-    /// There is no instruction to empty the caches with.
-    #[error("this processor has no instruction that empties its caches")]
-    NoFlush,
-    /// No thread could be started.
-    #[error("no thread could be started: {0}")]
-    NoThread(String),
 }
 
 /// Measures the table of this machine, in about as much time as `budget`, and reports its progress,
@@ -109,7 +83,7 @@ pub fn tune(
         let _ = first.map(affinity::pin_to);
         let second = first.and_then(|first| super::machine::other_cpu(&cpus, first));
         let len_max = case::len_max(machine.last_cache_bytes());
-        let mut bench = bench::RealBench::new(len_max, second)?;
+        let mut bench = real::RealBench::new(len_max, second)?;
         let supported = Algorithm::is_supported;
         let found =
             survey_all(&mut bench, (&machine, Maker::this()), budget, before, supported, progress);

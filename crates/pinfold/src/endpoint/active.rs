@@ -5,11 +5,11 @@ use std::{cell::Cell, fmt, sync::Arc};
 
 use super::{
     Answer, Endpoint, OwnedBuf, Reply, SendRequest, blocking,
-    handlers::Function,
     payload::{BlockingOp, Owned, Payload, say},
 };
 use crate::{
     Error, PeerId, Receipt, Result,
+    protocol::active::handlers::Handler,
     wire::active::{Label, Verb},
     worker::shared::Shared,
 };
@@ -117,6 +117,16 @@ impl Endpoint {
     /// As [`Endpoint::request`], of a buffer that the operation owns.
     pub fn request_owned<B: OwnedBuf>(&self, peer: PeerId, id: u32, payload: B) -> Reply {
         Reply::ask(self.shared(), peer, id, Owned(payload))
+    }
+}
+
+/// A function that handles messages.
+pub(crate) struct Function(pub Box<dyn Fn(Active<'_>) + Send + Sync>);
+
+impl Function {
+    /// The function as the protocol keeps it.
+    pub(crate) fn handler(function: impl Fn(Active<'_>) + Send + Sync + 'static) -> Handler {
+        Arc::new(Function(Box::new(function)))
     }
 }
 

@@ -4,7 +4,7 @@ use std::{fmt, path::PathBuf, sync::Arc, time::Duration};
 
 use zeroize::Zeroizing;
 
-use super::{Active, Endpoint, Progress, handlers::Function};
+use super::{Active, Endpoint, Progress, active::Function};
 use crate::{
     Error, PathSet, Result, SendMode,
     transport::{

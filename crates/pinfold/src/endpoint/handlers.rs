@@ -7,37 +7,23 @@
 use std::{
     cell::{Cell, RefCell},
     panic::{AssertUnwindSafe, catch_unwind},
-    sync::Arc,
     thread,
 };
 
 use super::{
     Endpoint,
-    active::{Active, Debt},
+    active::{Active, Debt, Function},
 };
 use crate::{
     PeerId,
     failpoint::{self, Point},
-    protocol::active::{
-        dispatch::{Job, Spent},
-        handlers::Handler,
-    },
+    protocol::active::dispatch::{Job, Spent},
     wire::active::Failure,
     worker::{Engine, shared::Shared},
 };
 
 /// Messages that are handled before the thread returns to its own affairs.
 const HANDLERS_A_TURN: u32 = 64;
-
-/// A function that handles messages.
-pub(crate) struct Function(Box<dyn Fn(Active<'_>) + Send + Sync>);
-
-impl Function {
-    /// The function as the protocol keeps it.
-    pub(crate) fn handler(function: impl Fn(Active<'_>) + Send + Sync + 'static) -> Handler {
-        Arc::new(Function(Box::new(function)))
-    }
-}
 
 thread_local! {
     /// The endpoints in whose handlers this thread is, the latest last, and the peer whose message

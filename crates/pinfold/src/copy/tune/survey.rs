@@ -7,7 +7,7 @@ use pinfold_sys::{
 };
 
 use super::{
-    Bench,
+    bench::Bench,
     case::{Case, LONG},
 };
 use crate::copy::{Reader, class::Class};

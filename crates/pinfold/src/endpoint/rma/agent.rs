@@ -17,7 +17,7 @@ use pinfold_sys::mem::{fault_safe_change, fault_safe_copy};
 use super::{atomics, crew::Crew};
 use crate::{
     Active,
-    endpoint::handlers::Function,
+    endpoint::active::Function,
     failpoint::{self, Point},
     protocol::active::handlers::Handler,
     wire::{

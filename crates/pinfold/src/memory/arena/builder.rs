@@ -36,6 +36,29 @@ impl Default for ArenaBuilder {
     }
 }
 
+impl Arena {
+    /// An arena with the settings that [`ArenaBuilder`] begins with. It takes address space and a
+    /// descriptor; memory is taken when buffers are.
+    ///
+    /// # Errors
+    /// As for [`ArenaBuilder::build`].
+    pub fn new() -> Result<Arena> {
+        Arena::builder().build()
+    }
+
+    /// Settings for an arena.
+    pub fn builder() -> ArenaBuilder {
+        ArenaBuilder::default()
+    }
+}
+
+impl SharedArena {
+    /// Settings for an arena, to be made by [`ArenaBuilder::build_shared`].
+    pub fn builder() -> ArenaBuilder {
+        ArenaBuilder::default()
+    }
+}
+
 impl ArenaBuilder {
     /// Bytes of address space that the arena may take, here and in each peer that maps all of it;
     /// rounded up to 2 MiB. Taken piece by piece when buffers need it. Default: 64 GiB.

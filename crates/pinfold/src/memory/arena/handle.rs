@@ -2,7 +2,7 @@
 
 use std::{fmt, sync::Arc};
 
-use super::{ArenaBuf, ArenaBuilder, SharedBuf, heap::Heap, stats::ArenaStats};
+use super::{ArenaBuf, SharedBuf, heap::Heap, stats::ArenaStats};
 use crate::Result;
 
 /// Memory of this process that its peers can map and read, but not write.
@@ -34,20 +34,6 @@ pub struct Arena {
 }
 
 impl Arena {
-    /// An arena with the settings that [`ArenaBuilder`] begins with. It takes address space and a
-    /// descriptor; memory is taken when buffers are.
-    ///
-    /// # Errors
-    /// As for [`ArenaBuilder::build`].
-    pub fn new() -> Result<Arena> {
-        Arena::builder().build()
-    }
-
-    /// Settings for an arena.
-    pub fn builder() -> ArenaBuilder {
-        ArenaBuilder::default()
-    }
-
     /// A buffer of `len` bytes, at a multiple of 64 bytes. Its contents are unspecified: zeros, or
     /// bytes of buffers of this arena that were dropped.
     ///
@@ -57,7 +43,7 @@ impl Arena {
     ///
     /// # Errors
     /// [`Error::LimitReached`](crate::Error::LimitReached) beyond
-    /// [`bytes_max`](ArenaBuilder::bytes_max) or [`bytes_budget`](ArenaBuilder::bytes_budget);
+    /// [`bytes_max`](crate::ArenaBuilder::bytes_max) or [`bytes_budget`](crate::ArenaBuilder::bytes_budget);
     /// [`Error::NoMemory`](crate::Error::NoMemory) if the machine or the memory control group of
     /// this process has not enough left; [`Error::Os`](crate::Error::Os) if the system refused it
     /// otherwise; [`Error::Forked`](crate::Error::Forked).
@@ -118,11 +104,6 @@ pub struct SharedArena {
 }
 
 impl SharedArena {
-    /// Settings for an arena, to be made by [`ArenaBuilder::build_shared`].
-    pub fn builder() -> ArenaBuilder {
-        ArenaBuilder::default()
-    }
-
     /// A buffer of `len` bytes, all zeros, at a multiple of 64 bytes.
     ///
     /// # Errors
