@@ -43,7 +43,8 @@ impl Arena {
     ///
     /// # Errors
     /// [`Error::LimitReached`](crate::Error::LimitReached) beyond
-    /// [`bytes_max`](crate::ArenaBuilder::bytes_max) or [`bytes_budget`](crate::ArenaBuilder::bytes_budget);
+    /// [`bytes_max`](crate::ArenaBuilder::bytes_max) or
+    /// [`bytes_budget`](crate::ArenaBuilder::bytes_budget);
     /// [`Error::NoMemory`](crate::Error::NoMemory) if the machine or the memory control group of
     /// this process has not enough left; [`Error::Os`](crate::Error::Os) if the system refused it
     /// otherwise; [`Error::Forked`](crate::Error::Forked).
