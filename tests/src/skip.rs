@@ -31,3 +31,10 @@ pub fn is_root_or_skip(what: &str) -> bool {
 pub fn is_long() -> bool {
     env::var_os("PINFOLD_LONG").is_some_and(|value| value == "1")
 }
+
+/// The number of rounds where `rounds` are the rule: a quarter, if the suite has just run, as
+/// another user (`PINFOLD_AGAIN=1`).
+pub fn again(rounds: u64) -> u64 {
+    let again = env::var_os("PINFOLD_AGAIN").is_some_and(|value| value == "1");
+    if again { rounds.div_ceil(4) } else { rounds }
+}

@@ -7,7 +7,13 @@ use std::{
 };
 
 use pinfold::Path;
-use pinfold_tests::{Args, Stage, figures, ground::places, role, skip::is_long, stamp::Random};
+use pinfold_tests::{
+    Args, Stage, figures,
+    ground::places,
+    role,
+    skip::{again, is_long},
+    stamp::Random,
+};
 
 pinfold_tests::roles!(sender, receiver);
 
@@ -19,7 +25,7 @@ fn rounds() -> u64 {
     match (is_long(), figures::are_gathered()) {
         (true, _) => 300_000,
         (false, true) => 5000,
-        (false, false) => 2000,
+        (false, false) => again(2000),
     }
 }
 

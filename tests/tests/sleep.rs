@@ -10,7 +10,7 @@ use pinfold::{Endpoint, PeerId, Progress};
 use pinfold_tests::{
     Args, Stage, block_on,
     role::{self, hear, note, say},
-    skip::is_long,
+    skip::{again, is_long},
     stage::all_end_well,
     stamp::Random,
 };
@@ -23,7 +23,7 @@ const WAYS: [&str; 3] = ["calls", "thread", "futures"];
 
 /// Rounds in which either side falls asleep, or is about to, as the other rings.
 fn rounds() -> u64 {
-    if is_long() { 1_000_000 } else { 20_000 }
+    if is_long() { 1_000_000 } else { again(20_000) }
 }
 
 /// The time that two messages may take when one of them was not rung for: a look is a second away

@@ -14,7 +14,7 @@ use std::{
 
 use pinfold_tests::{
     Stage, figures,
-    skip::is_long,
+    skip::{again, is_long},
     stage::{Casting, Player},
     stamp::Random,
 };
@@ -182,12 +182,12 @@ fn random_kills(how: &str, kills: u64) {
 
 #[test]
 fn at_random() {
-    random_kills("inline", if is_long() { RANDOM_KILLS_LONG } else { RANDOM_KILLS });
+    random_kills("inline", if is_long() { RANDOM_KILLS_LONG } else { again(RANDOM_KILLS) });
 }
 
 #[test]
 fn at_random_with_a_thread_that_drives() {
-    random_kills("dedicated", if is_long() { RANDOM_KILLS_LONG } else { RANDOM_KILLS } / 4);
+    random_kills("dedicated", if is_long() { RANDOM_KILLS_LONG } else { again(RANDOM_KILLS) } / 4);
 }
 
 /// Each point, met in both ways, at its first count and at later ones.

@@ -13,7 +13,7 @@ use pinfold_tests::{
     Args,
     host::{Ended, fork},
     role,
-    skip::is_long,
+    skip::{again, is_long},
     stamp::{self, Random},
 };
 
@@ -30,7 +30,7 @@ fn what_is_read_and_written_is_what_is_there_now() {
 const LEN: usize = 24 * PAGE;
 
 fn rounds() -> u64 {
-    if is_long() { 100_000 } else { 1500 }
+    if is_long() { 100_000 } else { again(1500) }
 }
 
 /// Changes the memory behind an address.
