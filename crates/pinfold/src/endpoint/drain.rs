@@ -6,7 +6,10 @@ use std::{
 };
 
 use super::Endpoint;
-use crate::{Error, Outstanding, Result, worker::shared::Shared};
+use crate::{
+    Error, Outstanding, Result,
+    worker::{followers::Awaited, shared::Shared},
+};
 
 impl Endpoint {
     /// Waits until all posted operations have been delivered, at most `patience`: call it before
@@ -43,7 +46,7 @@ impl Shared {
         engine.kick = true;
         engine.core.wakes.any = true;
         drop(engine);
-        let drained = self.wait_for(end, |engine| {
+        let drained = self.wait_for(end, Awaited::Anything, |engine| {
             if let Err(error) = engine.check() {
                 return Some(Err(error));
             }

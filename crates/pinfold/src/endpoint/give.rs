@@ -11,6 +11,7 @@ use crate::{
     Error, PeerId, Result,
     protocol::handoff::latest::Admission,
     worker::{
+        followers::Awaited,
         op::{Keeps, OpKey},
         post,
         shared::Shared,
@@ -123,7 +124,7 @@ fn await_admission(shared: &Arc<Shared>, key: OpKey, patience: Option<Duration>)
     }
     drop(engine);
     if held(&admission) && patience != Some(Duration::ZERO) {
-        let waited = shared.wait_for(end, |engine| {
+        let waited = shared.wait_for(end, Awaited::Anything, |engine| {
             let admission = engine.admission(key);
             (!held(&admission)).then_some(admission)
         })?;

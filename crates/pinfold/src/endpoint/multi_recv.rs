@@ -97,7 +97,7 @@ impl<B: OwnedBufMut> MultiRecv<B> {
 
     fn next_until(&mut self, deadline: Option<Instant>) -> Option<Result<MultiReceived>> {
         let Some(key) = self.inner.key() else { return self.end() };
-        let waited = self.inner.shared().wait_taken(deadline, |engine| engine.take_news(key));
+        let waited = self.inner.shared().wait_taken(deadline, key, |engine| engine.take_news(key));
         let news = waited.unwrap_or_else(|forked| Some(News::End(Err(forked))))?;
         self.accept(news)
     }

@@ -13,6 +13,7 @@ use pinfold_sys::{cpu::clock, threads::Kind};
 
 use super::{
     Engine,
+    followers::Awaited,
     op::{Done, OpKey},
     shared::Shared,
 };
@@ -33,12 +34,12 @@ impl Shared {
         key: OpKey,
         deadline: Option<Instant>,
     ) -> Option<Result<Done>> {
-        let done = self.wait_taken(deadline, |engine| engine.take_done(key));
+        let done = self.wait_taken(deadline, key, |engine| engine.take_done(key));
         done.unwrap_or_else(|forked| Some(Err(forked)))
     }
 
-    /// Waits until `take` has something, and the answers to its peer are under way. `None`: the
-    /// deadline passed first.
+    /// Waits until `take` has something of an operation, and the answers to its peer are under way.
+    /// `None`: the deadline passed first.
     ///
     /// # Errors
     /// [`Error::Forked`](crate::Error::Forked).
@@ -46,10 +47,11 @@ impl Shared {
     pub(crate) fn wait_taken<T>(
         self: &Arc<Shared>,
         deadline: Option<Instant>,
+        key: OpKey,
         mut take: impl FnMut(&mut Engine) -> Option<T>,
     ) -> Result<Option<T>> {
         let mut blocked = false;
-        let taken = self.wait_for(deadline, |engine| {
+        let taken = self.wait_for(deadline, Awaited::Op(key), |engine| {
             let taken = take(engine);
             blocked = !engine.core.blocked.is_empty();
             taken
@@ -133,7 +135,7 @@ impl Shared {
 
     /// Waits until all answers are delivered, or no longer needed.
     fn carry(self: Arc<Shared>) -> Result<()> {
-        self.wait_for(None, |engine| {
+        self.wait_for(None, Awaited::Anything, |engine| {
             if engine.owes_answers() && !engine.closed {
                 return None;
             }

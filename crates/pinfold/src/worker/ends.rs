@@ -58,7 +58,7 @@ impl OpTable {
             // The giver of the memory wants to be the last to have it.
             op.keeps = None;
             wakes.wakers.extend(op.waker.take());
-            wakes.any = true;
+            wakes.note_end(op.waiting);
         }
         self.answered.extend(origin);
         if let Some((peer, charge, frame)) = charge {
@@ -87,7 +87,7 @@ impl OpTable {
             None => {
                 multi.ended.push_back(message);
                 wakes.wakers.extend(op.waker.take());
-                wakes.any = true;
+                wakes.note_end(op.waiting);
             }
         }
         if let Some(end) = end {

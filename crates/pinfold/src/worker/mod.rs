@@ -15,7 +15,8 @@
 //!   `transport_progress`, `poll_set`: connections with other hosts.
 //! - `teardown`: how peers go, and how the endpoint closes; `outstanding`: messages not delivered.
 //! - `gauges`: the state that other processes may see.
-//! - [`shared`]: the lock; [`wait`]: waiting; [`matching`]: receives matched with messages.
+//! - [`shared`]: the lock; [`wait`], [`followers`]: waiting; [`matching`]: receives matched with
+//!   messages.
 //!
 //! No user code runs in here: wakers and drops of buffers are put on [`Wakes`](op::Wakes) and run
 //! once the lock is free.
@@ -29,6 +30,7 @@ pub(crate) mod credit;
 mod ends;
 pub(crate) mod extent_exchange;
 pub(crate) mod fast_path;
+pub(crate) mod followers;
 pub(crate) mod gauges;
 pub(crate) mod handshakes;
 pub(crate) mod inbound;
@@ -61,7 +63,7 @@ pub(crate) mod unlocked_counts;
 pub(crate) mod wait;
 pub(crate) mod wakes;
 
-use std::{collections::VecDeque, sync::Arc, thread::Thread};
+use std::{collections::VecDeque, sync::Arc};
 
 use pinfold_sys::{cpu::clock, io::poll::Epoll};
 
@@ -69,6 +71,7 @@ use self::{
     config::Config,
     connections::Connections,
     core::Core,
+    followers::Followers,
     matching::Matcher,
     op::{Done, OpKey, OpKind, RecvStage, SendStage, Wakes, gone},
     op_table::OpTable,
@@ -108,8 +111,6 @@ pub(crate) struct Engine {
     credit_at: u64,
     /// True if a thread is in, or about to go into, its sleep on the endpoint's descriptor.
     pub asleep: bool,
-    /// True if a thread has the duty to sleep for all.
-    pub led: bool,
     /// True if the caller was told to wait on the descriptor itself.
     pub armed: bool,
     /// True if a thread of the endpoint's own drives it.
@@ -118,7 +119,8 @@ pub(crate) struct Engine {
     pub control_flush: bool,
     /// True if something has happened since the caller last asked before waiting.
     pub news: bool,
-    pub followers: Vec<Thread>,
+    /// The threads that wait.
+    pub followers: Followers,
     /// True if a sleeping leader has to look again.
     pub kick: bool,
     pub closed: bool,
@@ -182,12 +184,11 @@ impl Engine {
             events_at: 0,
             credit_at: 0,
             asleep: false,
-            led: false,
             armed: false,
             driven: false,
             control_flush: false,
             news: false,
-            followers: Vec::new(),
+            followers: Followers::default(),
             kick: false,
             closed: false,
             gone_told: 0,

@@ -324,6 +324,8 @@ pub(crate) struct Op {
     pub kind: OpKind,
     pub done: Option<Result<Done>>,
     pub waker: Option<Waker>,
+    /// The number of the [wait](super::followers::Waiting) for it; 0: none that is parked or leads.
+    pub waiting: u64,
     /// True if the result is not wanted any more: the entry goes when it is done.
     pub abandoned: bool,
     /// The buffer of an abandoned operation, or the memory that was given away.
@@ -356,7 +358,8 @@ impl Op {
     #[inline(always)]
     pub(crate) fn kept(keeps: Option<Keeps>, kind: OpKind) -> Op {
         let abandoned = keeps.is_some();
-        Op { kind, done: None, waker: None, abandoned, keeps, origin: None, taker: None }
+        let (origin, taker) = (None, None);
+        Op { kind, done: None, waker: None, waiting: 0, abandoned, keeps, origin, taker }
     }
 }
 

@@ -23,6 +23,7 @@ use pinfold_sys::{
 use super::{
     Engine,
     config::{Config, Progress},
+    followers::Awaited,
     prefaulter::Prefaulter,
     unlocked_counts::UnlockedCopies,
 };
@@ -167,7 +168,8 @@ impl Shared {
     fn flush(self: &Arc<Shared>) -> Result<()> {
         if !self.enter()?.is_flushed() {
             let end = Instant::now() + FLUSH;
-            self.wait_for(Some(end), |engine| engine.is_flushed().then_some(()))?;
+            let flushed = |engine: &mut Engine| engine.is_flushed().then_some(());
+            self.wait_for(Some(end), Awaited::Anything, flushed)?;
         }
         Ok(())
     }
@@ -176,7 +178,8 @@ impl Shared {
     fn linger(self: &Arc<Shared>) -> Result<()> {
         if self.enter()?.has_unsent(None) {
             let end = Instant::now() + FLUSH;
-            self.wait_for(Some(end), |engine| (!engine.has_unsent(None)).then_some(()))?;
+            let sent = |engine: &mut Engine| (!engine.has_unsent(None)).then_some(());
+            self.wait_for(Some(end), Awaited::Anything, sent)?;
         }
         Ok(())
     }
@@ -231,7 +234,7 @@ impl Shared {
     /// Drives the endpoint until it is closed.
     fn drive(self: Arc<Shared>) -> Result<()> {
         self.is_driven_here();
-        self.wait_for(None, |engine| {
+        self.wait_for(None, Awaited::Close, |engine| {
             (engine.closed || self.stop.load(Ordering::Acquire)).then_some(())
         })?;
         self.enter()?.core.wakes.any = true;
@@ -255,7 +258,7 @@ impl Shared {
         self.flush()?;
         let mut engine = self.enter()?;
         engine.kick = true;
-        engine.core.wakes.any = true;
+        (engine.core.wakes.any, engine.core.wakes.all) = (true, true);
         drop(engine);
         if let Some(driver) = self.driver.get() {
             see_off(driver);
@@ -353,15 +356,21 @@ fn leave(mut engine: Guard<'_, Engine>, shared: &Shared) {
     if !handles && engine.core.active.take_news() {
         // For another thread that may run it.
         engine.kick = true;
-        engine.core.wakes.any = true;
+        let wakes = &mut engine.core.wakes;
+        (wakes.any, wakes.driver, wakes.all) = (true, true, !shared.dedicated);
     }
-    if (engine.kick || engine.core.wakes.leader) && engine.asleep {
+    let mut wakes = std::mem::take(&mut engine.core.wakes);
+    wakes.wake(&mut engine.followers);
+    if handles || wakes.has_users() {
+        engine.followers.step_down(&mut wakes.unpark);
+    }
+    let is_wanted = engine.kick || wakes.leader || wakes.has_ended_leader(&engine.followers);
+    if is_wanted && engine.asleep {
         engine.kick = false;
         if let Err(error) = engine.connections.kick.signal() {
             tracing::warn!(%error, "a sleeping thread could not be woken");
         }
     }
-    let wakes = std::mem::take(&mut engine.core.wakes);
     if wakes.any {
         engine.news = true;
         if engine.armed && engine.driven {
@@ -371,16 +380,14 @@ fn leave(mut engine: Guard<'_, Engine>, shared: &Shared) {
             }
         }
     }
-    let followers = if wakes.any { std::mem::take(&mut engine.followers) } else { Vec::new() };
     drop(engine);
     for result in wakes.results {
         result.deliver();
     }
+    // Before code of the program's, which may wait for one of them.
+    drop(wakes.unpark);
     for waker in wakes.wakers {
         waker.wake();
-    }
-    for follower in followers {
-        follower.unpark();
     }
     drop(wakes.drops);
     if handles {

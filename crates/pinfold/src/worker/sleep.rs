@@ -284,7 +284,8 @@ mod tests {
     fn end_all_beside_a_leader(endpoint: &Endpoint, mut meanwhile: impl FnMut()) {
         let set = |asleep| {
             let mut engine = endpoint.shared().enter().unwrap();
-            (engine.led, engine.asleep, engine.kick) = (asleep, asleep, false);
+            engine.followers.pretend(asleep);
+            (engine.asleep, engine.kick) = (asleep, false);
         };
         set(true);
         let end = Instant::now() + Duration::from_secs(10);

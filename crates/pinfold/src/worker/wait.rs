@@ -1,8 +1,7 @@
 //! Waiting: spin briefly, as long as the [policy](crate::policy::spin) says, then sleep.
 //!
 //! Of the threads that wait on one endpoint, one *leads*: when it has spun in vain it sleeps on the
-//! endpoint's descriptor for all. The others *follow*: they park and are woken when anything has
-//! happened. A thread that leaves the lead wakes the followers, and one of them takes it.
+//! endpoint's descriptor for all. The others [follow](super::followers).
 
 use std::{
     sync::Arc,
@@ -14,6 +13,7 @@ use pinfold_sys::cpu::{clock, scheduled};
 
 use super::{
     Engine,
+    followers::{Awaited, Slot},
     prefault::Step,
     shared::{Inside, Shared},
 };
@@ -33,7 +33,7 @@ const HELD_UP_NS: u64 = 1_000_000;
 enum Next {
     Spin,
     Sleep(Sleep),
-    Follow,
+    Follow(Arc<Slot>),
 }
 
 /// How a leader sleeps.
@@ -78,20 +78,84 @@ impl Pace {
     }
 }
 
+/// A thread's wait. Its end, however it comes, hands the lead over.
+struct Waiting<'a> {
+    shared: &'a Shared,
+    awaited: Awaited,
+    /// Its number among the followers; 0 as long as it neither led nor was parked.
+    number: u64,
+    slot: Option<Arc<Slot>>,
+}
+
+impl Waiting<'_> {
+    fn new(shared: &Shared, awaited: Awaited) -> Waiting<'_> {
+        Waiting { shared, awaited, number: 0, slot: None }
+    }
+
+    /// The number of the wait, by which its operation names it from now on.
+    fn known(&mut self, engine: &mut Engine) -> u64 {
+        if self.number == 0 {
+            self.number = engine.followers.next_number();
+        }
+        if let Awaited::Op(key) = self.awaited
+            && let Some(op) = engine.core.ops.get_mut(key)
+        {
+            op.waiting = self.number;
+        }
+        self.number
+    }
+
+    /// The place at which this thread is parked once it has left the engine.
+    fn follow(&mut self, engine: &mut Engine) -> Arc<Slot> {
+        let number = self.known(engine);
+        let slot = self.slot.get_or_insert_with(Slot::here);
+        engine.followers.follow(number, self.awaited, slot);
+        Arc::clone(slot)
+    }
+
+    /// Ends the wait while the thread is in the engine.
+    fn end(mut self, engine: &mut Engine) {
+        self.leave(engine);
+    }
+
+    fn leave(&mut self, engine: &mut Engine) {
+        let number = std::mem::take(&mut self.number);
+        if number != 0 {
+            engine.followers.leave(number, &mut engine.core.wakes.unpark);
+        }
+        // A sleeping leader must not sleep over the work that this thread leaves behind.
+        engine.kick_if_needed();
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        if self.number != 0
+            && let Ok(mut engine) = self.shared.enter()
+        {
+            self.leave(&mut engine);
+        }
+    }
+}
+
 impl Shared {
-    /// Waits until `ready` has an answer. `None`: the deadline passed first.
+    /// Waits until `ready` has an answer, which comes with what is `awaited`. `None`: the deadline
+    /// passed first.
     ///
     /// # Errors
     /// [`Error::Forked`](crate::Error::Forked).
     pub(crate) fn wait_for<T>(
         self: &Arc<Shared>,
         deadline: Option<Instant>,
+        awaited: Awaited,
         mut ready: impl FnMut(&mut Engine) -> Option<T>,
     ) -> Result<Option<T>> {
         let mut pace = Pace::default();
+        let mut waiting = Waiting::new(self, awaited);
         loop {
             let mut engine = self.enter()?;
             if let Some(value) = self.poll(&mut engine, &mut pace, &mut ready)? {
+                waiting.end(&mut engine);
                 return Ok(Some(value));
             }
             pace.note_turn(&mut engine);
@@ -99,14 +163,17 @@ impl Shared {
             // the sleep.
             if let Some(value) = ready(&mut engine) {
                 pace.end(&mut engine);
+                waiting.end(&mut engine);
                 return Ok(Some(value));
             }
-            let next = self.decide(engine, &pace, deadline)?;
+            let next = self.decide(engine, &mut waiting, &pace, deadline)?;
             self.rest(next, &mut pace, deadline)?;
             if deadline.is_some_and(|end| Instant::now() >= end) {
                 let mut engine = self.enter()?;
                 engine.progress();
-                return Ok(ready(&mut engine));
+                let value = ready(&mut engine);
+                waiting.end(&mut engine);
+                return Ok(value);
             }
         }
     }
@@ -149,13 +216,14 @@ impl Shared {
     fn decide(
         &self,
         mut engine: Inside<'_>,
+        waiting: &mut Waiting<'_>,
         pace: &Pace,
         deadline: Option<Instant>,
     ) -> Result<Next> {
         let step = if pace.moved { None } else { engine.next_to_prefault() };
         let next = match self.has_handling(&engine) || step.is_some() {
             true => Next::Spin,
-            false => engine.next(pace, deadline),
+            false => engine.next(waiting, pace, deadline),
         };
         drop(engine);
         if let Some(step) = step {
@@ -173,13 +241,7 @@ impl Shared {
         match next {
             Next::Spin if pace.turns.is_multiple_of(8) && self.is_crowded() => thread::yield_now(),
             Next::Spin => {}
-            Next::Follow => {
-                // Woken by the leader; a time-out only for the deadline's sake.
-                match deadline.map(|end| end.saturating_duration_since(Instant::now())) {
-                    Some(left) => thread::park_timeout(left),
-                    None => thread::park(),
-                }
-            }
+            Next::Follow(slot) => slot.park(deadline),
             Next::Sleep(sleep) => {
                 self.sleep(sleep)?;
                 pace.started = 0;
@@ -231,22 +293,20 @@ impl Shared {
 
 impl Engine {
     /// The next action of a thread that has polled in vain.
-    fn next(&mut self, pace: &Pace, deadline: Option<Instant>) -> Next {
+    fn next(&mut self, waiting: &mut Waiting<'_>, pace: &Pace, deadline: Option<Instant>) -> Next {
         let Pace { started, looked: now, .. } = *pace;
         self.core.is_short = self.spin.is_short(now);
         let spins = now - started < self.spin.limit_ns(now);
-        if self.led {
-            // Another thread leads, perhaps asleep: this one need not poll for long.
-            if spins {
+        // Code of the program's that runs next may wait for other threads.
+        let spins = spins || self.core.wakes.has_users();
+        if self.followers.are_led_beside(waiting.number) {
+            let is_told = self.asleep || waiting.awaited != Awaited::Anything;
+            if spins || !is_told {
                 return Next::Spin;
             }
             // The leader must not sleep over the work that this thread leaves behind.
             self.kick_if_needed();
-            let this = thread::current();
-            if self.followers.iter().all(|thread| thread.id() != this.id()) {
-                self.followers.push(this);
-            }
-            return Next::Follow;
+            return Next::Follow(waiting.follow(self));
         }
         if spins || !self.ask_all() {
             return Next::Spin;
@@ -257,7 +317,8 @@ impl Engine {
         };
         self.core.status.sleeps.add(1);
         self.update_sleep_gauge(state::ASLEEP);
-        self.led = true;
+        let number = waiting.known(self);
+        self.followers.lead(number);
         self.asleep = true;
         self.kick = false;
         let left = deadline.map(|end| end.saturating_duration_since(Instant::now()));
@@ -266,11 +327,10 @@ impl Engine {
         Next::Sleep(Sleep { since_ns: started, until_ns, at_first })
     }
 
-    /// The leader is awake again: every thread looks anew.
+    /// The leader is awake again.
     fn wake_up(&mut self) {
         self.asleep = false;
         self.core.status.state.set(state::AWAKE);
-        self.led = false;
         self.unask_all();
         self.handle_events();
         self.core.wakes.any = true;

@@ -17,7 +17,10 @@ use pinfold_sys::{
 };
 
 use super::{entry::Completion, taker::Queueable};
-use crate::{Error, Result, worker::shared::Shared};
+use crate::{
+    Error, Result,
+    worker::{followers::Awaited, shared::Shared},
+};
 
 /// How long a thread that waits for several endpoints polls them before it sleeps.
 const SPIN: Duration = Duration::from_micros(20);
@@ -272,7 +275,7 @@ impl Ended {
                 let is_over = engine.check().is_err();
                 (is_new() || is_over || !engine.core.wakes.results.is_empty()).then_some(())
             };
-            return endpoint.wait_for(deadline, ready).map(drop);
+            return endpoint.wait_for(deadline, Awaited::Anything, ready).map(drop);
         }
         let begun = Instant::now();
         while begun.elapsed() < SPIN {

@@ -11,6 +11,7 @@ use crate::{
         Endpoint, Envelope, Message, MessageRequest, MultiRecv, OwnedBuf, OwnedBufMut, Received,
         RecvRequest, Scope, SendRequest, Source, TagMatch, blocking, scope, send_timeout,
     },
+    worker::followers::Awaited,
 };
 
 impl Endpoint {
@@ -229,7 +230,9 @@ impl Endpoint {
         tag: impl Into<TagMatch>,
     ) -> Result<Envelope> {
         let (from, tag) = (from.into(), tag.into());
-        let found = self.shared().wait_for(None, |engine| engine.probe(from, tag).transpose())?;
+        let found = self
+            .shared()
+            .wait_for(None, Awaited::Anything, |engine| engine.probe(from, tag).transpose())?;
         found.unwrap_or(Err(Error::Closed))
     }
 

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use crate::{
     AcceptRequest, ConnectRequest, Error, Gone, PeerId, Result,
     endpoint::{Endpoint, PeerInfo},
-    worker::connections::requests::Called,
+    worker::{connections::requests::Called, followers::Awaited},
 };
 
 /// The most time that a disconnection waits for sent messages to be handed on.
@@ -153,7 +153,7 @@ impl Endpoint {
     /// takes nothing. For memory that was given to the peer, see [`Endpoint::handoff`].
     pub fn disconnect(&self, peer: PeerId) {
         let end = Instant::now() + HAND_ON;
-        let _ = self.shared().wait_for(Some(end), |engine| {
+        let _ = self.shared().wait_for(Some(end), Awaited::Anything, |engine| {
             let quiet = engine.peers.get(peer).is_none_or(|peer| peer.transport.is_quiet());
             (quiet && !engine.has_unsent(Some(peer))).then_some(())
         });

@@ -267,7 +267,8 @@ mod tests {
         let sleeps = |asleep| {
             let mut engine = listener.shared().enter().unwrap();
             engine.connections.kick.clear().unwrap();
-            (engine.led, engine.asleep, engine.kick) = (asleep, asleep, false);
+            engine.followers.pretend(asleep);
+            (engine.asleep, engine.kick) = (asleep, false);
         };
         sleeps(true);
         drop(one);
