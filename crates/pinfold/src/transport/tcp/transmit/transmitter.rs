@@ -26,8 +26,9 @@ use crate::{
     policy::route::{Outgoing, SendMemory, SendRoute, SentFrom},
 };
 
-/// The longest wait for the kernel to let go of all memory of a connection that was broken off.
-const LAST: Duration = Duration::from_secs(1);
+/// The longest wait for the kernel to let go of all memory of a connection that was broken off. All
+/// of the endpoint waits meanwhile.
+const LAST: Duration = Duration::from_millis(20);
 /// ...in so many steps at least, by a ring and without one.
 const GLANCE: Duration = Duration::from_millis(10);
 const NAP: Duration = Duration::from_micros(100);
@@ -279,8 +280,8 @@ impl Transmitter {
     }
 
     /// Has the kernel look at nothing any more: if a send is in flight, the connection is broken
-    /// off, and it is waited for, a second at most. Bytes that are in flight even then can only be
-    /// in a device's queue. Their pages are held by the kernel, and the peer does not take them for
+    /// off, and it is waited for, 20 ms at most. Bytes that are in flight even then can only be in
+    /// a device's queue. Their pages are held by the kernel, and the peer does not take them for
     /// part of the message.
     pub(crate) fn settle(&mut self, socket: BorrowedFd<'_>) {
         self.land(socket);
