@@ -12,11 +12,10 @@
 //! - `protocol`: rendezvous, handoff, active messages, remote memory access.
 //! - `transport`: how bytes reach a peer: greeting (`transport::local`), shared-memory lanes
 //!   (`transport::shm`), other hosts (`transport::tcp`).
-//! - `memory`: arenas, which peers can map; [`translate`]: translations and pins that are kept;
-//!   [`reassembly`]: messages that arrive in pieces, moved, mapped or copied into a row.
-//! - [`copy`]: copying and zeroing blocks of memory, each by the algorithm that suits it.
-//! - `policy`: [`route`] (the cost model, the choice of path, receipts), how long to spin and
-//!   sleep.
+//! - `memory`: arenas, which peers can map; `translate`: translations and pins that are kept;
+//!   `reassembly`: messages that arrive in pieces, moved, mapped or copied into a row.
+//! - `copy`: copying and zeroing blocks of memory, each by the algorithm that suits it.
+//! - `policy`: `route` (the cost model, the choice of path, receipts), how long to spin and sleep.
 //! - [`status`]: the status that endpoints publish, and reading it from outside.
 //! - `wire`: the bytes two processes share; nothing else knows an offset.
 //! - `sync`: the atomics, and a lock that is almost free for one thread.
@@ -27,16 +26,21 @@
 // Under loom only the modelled items are compiled, and most of their callers are not.
 #![cfg_attr(loom, allow(dead_code, unused_imports))]
 
-#[cfg(not(loom))]
+#[cfg(all(not(loom), not(feature = "internals")))]
+#[allow(dead_code, unused_imports)] // The rest is for those who measure.
+mod copy;
+#[cfg(all(not(loom), feature = "internals"))]
 pub mod copy;
 #[cfg(not(loom))]
 mod endpoint;
 #[cfg(not(loom))]
-pub mod error;
-#[cfg(not(loom))]
+mod error;
+#[cfg(all(not(loom), not(feature = "internals")))]
+#[allow(dead_code)] // The names of the points are for tests.
+mod failpoint;
+#[cfg(all(not(loom), feature = "internals"))]
 pub mod failpoint;
-#[cfg(all(not(loom), any(test, feature = "fuzzing")))]
-#[doc(hidden)]
+#[cfg(all(not(loom), any(test, all(feature = "internals", feature = "tls"))))]
 pub mod fuzzing;
 mod memory;
 #[cfg(not(loom))]
@@ -59,6 +63,10 @@ mod worker;
 
 #[cfg(not(loom))]
 pub use self::{
+    copy::{
+        Algorithm, Count as CopyCount, Counts as CopyCounts,
+        engine::{CopyEngine, EngineConfig, EngineCounts, Shutdown},
+    },
     endpoint::{
         AcceptRequest, Active, Addressing, Answer, AtomicChange, AtomicRequest, AtomicWord,
         Builder, ByAddress, ByOffset, Completed, Completion, CompletionQueue, ConnectRequest,
@@ -69,12 +77,17 @@ pub use self::{
         SendRequest, Source, TagMatch, View, ViewRequest,
     },
     error::{Error, Gone, NotHandled, Outstanding, Result, Ungreeted, Untaken},
-    memory::arena::{Arena, ArenaBuf, ArenaBuilder, ArenaStats, SharedArena, SharedBuf},
+    memory::{
+        arena::{Arena, ArenaBuf, ArenaBuilder, ArenaStats, SharedArena, SharedBuf},
+        reassembly::fold::{
+            Place as FoldPlace, Receipt as FoldReceipt, Unmoved, Why as NotInPlace,
+        },
+    },
     policy::route::{Path, PathSet, Receipt, Refusal, SendDriver, SendMode},
     status::{Counters, OneSidedCount, PathCount},
     transport::local::{Access, Who},
 };
-#[cfg(not(loom))]
+#[cfg(all(not(loom), feature = "internals"))]
 pub use self::{
     memory::{reassembly, translate},
     policy::route,

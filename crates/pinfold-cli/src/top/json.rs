@@ -3,8 +3,7 @@
 use std::collections::BTreeMap;
 
 use pinfold::{
-    Counters, OneSidedCount, Path, PathCount,
-    copy::{self, Algorithm, Counts},
+    Algorithm, CopyCount, CopyCounts, Counters, OneSidedCount, Path, PathCount,
     status::{EndpointStatus, PeerCounters, PeerStatus, Problem, Trouble, View},
 };
 use serde::Serialize;
@@ -274,22 +273,22 @@ struct Count {
 
 impl Count {
     /// `None`: there were none.
-    fn of(count: &copy::Count) -> Option<Count> {
-        let copy::Count { copies, bytes } = *count;
+    fn of(count: &CopyCount) -> Option<Count> {
+        let CopyCount { copies, bytes } = *count;
         (copies > 0).then_some(Count { copies, bytes })
     }
 }
 
-fn by_algorithm(copies: &Counts) -> BTreeMap<String, Count> {
+fn by_algorithm(copies: &CopyCounts) -> BTreeMap<String, Count> {
     let all = Algorithm::all();
     let count = |algorithm: Algorithm| Count::of(&copies.copied[usize::from(algorithm.id())]);
     all.filter_map(|algorithm| Some((algorithm.to_string(), count(algorithm)?))).collect()
 }
 
 /// By the least size of each class, bytes.
-fn by_size(copies: &Counts) -> BTreeMap<u64, Count> {
+fn by_size(copies: &CopyCounts) -> BTreeMap<u64, Count> {
     let classes = copies.by_size.iter().enumerate();
-    let least = |class: usize| (copy::SHORT as u64) << class;
+    let least = |class: usize| CopyCounts::LEAST_BYTES << class;
     classes.filter_map(|(class, count)| Some((least(class), Count::of(count)?))).collect()
 }
 
@@ -307,11 +306,11 @@ mod tests {
 
     #[test]
     fn copies_are_told_by_algorithm_and_size() {
-        let mut counts = Counts::default();
+        let mut counts = CopyCounts::default();
         let streaming: Algorithm = "avx2+streaming".parse().unwrap();
-        counts.copied[usize::from(streaming.id())] = copy::Count { copies: 3, bytes: 9000 };
-        counts.by_size[3] = copy::Count { copies: 2, bytes: 4100 };
-        counts.by_size[4] = copy::Count { copies: 1, bytes: 4900 };
+        counts.copied[usize::from(streaming.id())] = CopyCount { copies: 3, bytes: 9000 };
+        counts.by_size[3] = CopyCount { copies: 2, bytes: 4100 };
+        counts.by_size[4] = CopyCount { copies: 1, bytes: 4900 };
         let told = serde_json::json!([by_algorithm(&counts), by_size(&counts)]);
         let wanted = serde_json::json!([
             {"avx2+streaming": {"copies": 3, "bytes": 9000}},

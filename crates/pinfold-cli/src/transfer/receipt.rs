@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use indicatif::{HumanBytes, HumanCount};
-use pinfold::{Path, Receipt, Refusal, copy::Algorithm};
+use pinfold::{Algorithm, Path, Receipt, Refusal};
 use serde::Serialize;
 
 use super::{failure::Failure, frame::Totals};

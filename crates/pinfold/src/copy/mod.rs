@@ -21,9 +21,11 @@ mod largest;
 mod machine;
 mod plan;
 mod planned;
+#[cfg(any(test, feature = "internals"))]
 mod probe;
 mod sites;
 pub mod table;
+#[cfg(any(test, feature = "internals"))]
 mod tune;
 pub mod tuned;
 
@@ -40,6 +42,8 @@ pub use machine::{Machine, Maker};
 pub use pinfold_sys::cpu::block::{Algorithm, Isa, Prefetch, Stores};
 pub use plan::{Block, Origin, Plan};
 pub use planned::copy_as_planned;
+#[cfg(any(test, feature = "internals"))]
 pub use probe::{CannotTell, Probe, probe};
 pub use sites::{CANDIDATES_MAX, Caller, Choice, LEARNT_MIN, Site, SiteCount, Sites};
+#[cfg(any(test, feature = "internals"))]
 pub use tune::{CannotTune, Found, tune};

@@ -11,6 +11,8 @@ pub(crate) mod exported_extents;
 #[cfg(not(loom))]
 pub(crate) mod imported_extents;
 #[cfg(not(loom))]
+// The rest is for tests, measurements and simulators.
+#[cfg_attr(not(feature = "internals"), allow(dead_code, unused_imports))]
 pub mod reassembly;
 #[cfg(not(loom))]
 pub(crate) mod scatter;
@@ -18,4 +20,5 @@ pub(crate) mod scatter;
 pub(crate) mod segments;
 #[cfg(not(loom))]
 pub(crate) mod store;
+#[cfg_attr(not(feature = "internals"), allow(dead_code, unused_imports))]
 pub mod translate;

@@ -2,6 +2,8 @@
 //! route's calibration.
 
 pub(crate) mod backoff;
+// The rest is for tests, measurements and simulators.
+#[cfg_attr(not(feature = "internals"), allow(dead_code, unused_imports))]
 pub mod route;
 pub(crate) mod sleep;
 pub(crate) mod spin;

@@ -7,6 +7,15 @@
 //! waited for, and the kernel decides which process may look at which (`PTRACE_MODE_READ_FSCREDS`
 //! in `ptrace(2)`).
 //!
+//! ```
+//! # fn main() -> pinfold::Result<()> {
+//! let endpoint = pinfold::Endpoint::builder().label("worker").build()?;
+//! let all = pinfold::status::endpoints_of(std::process::id())?.endpoints;
+//! assert!(all.iter().any(|one| one.label == "worker" && one.peers.is_empty()));
+//! # Ok(())
+//! # }
+//! ```
+//!
 //! - `layout`: the layout of the page.
 //! - `page`: the memory, written and read.
 //! - `publish`: the endpoint's side; `tallies`: counters outside its lock.

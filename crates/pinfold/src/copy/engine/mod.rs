@@ -99,7 +99,7 @@ impl CopyEngine {
     /// long as the copy takes if it is made at once.
     ///
     /// # Errors
-    /// [`Unequal`], with the buffers, if they differ in length.
+    /// `Unequal`, with the buffers, if they differ in length.
     pub fn copy<S, D>(&self, from: S, to: D) -> Result<CopyRequest<S, D>, Unequal<S, D>>
     where
         S: AsRef<[u8]> + Send + 'static,

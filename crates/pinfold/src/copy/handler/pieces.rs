@@ -125,15 +125,17 @@ unsafe fn merged(
 /// nanoseconds. Copies that `pieces` itself makes while it is asked are the C library's.
 ///
 /// ```
+/// # #[cfg(feature = "internals")]
+/// # {
 /// use pinfold::copy::{Piece, Reader, copy_pieces};
 ///
 /// // The first two of four columns, in three rows.
 /// let matrix = *b"ab..cd..ef..";
 /// let mut packed = [0; 6];
 /// let rows = (0..3).map(|row| Piece { from: row * 4, to: row * 2, len: 2 });
-/// let done = copy_pieces(&mut packed, &matrix, rows, Reader::Me)?;
+/// let done = copy_pieces(&mut packed, &matrix, rows, Reader::Me).unwrap();
 /// assert_eq!((&packed, done.copies), (b"abcdef", 3));
-/// # Ok::<(), pinfold::copy::BlockError>(())
+/// # }
 /// ```
 ///
 /// # Errors

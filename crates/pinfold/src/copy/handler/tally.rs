@@ -47,13 +47,19 @@ pub struct Counts {
     pub copied: [Count; Algorithm::COUNT],
     /// Zeroings, likewise.
     pub zeroed: [Count; Algorithm::COUNT],
-    /// Both, for each [`size_class`].
+    /// Both, by size: from [`Counts::LEAST_BYTES`] on, from twice that on, and so on.
     pub by_size: [Count; SIZES],
     /// Moves of blocks that overlap.
     pub moved: Count,
-    /// Pieces of [`copy_pieces`](super::copy_pieces) that needed no copy of their own, since they
+    /// Pieces of `copy_pieces` that needed no copy of their own, since they
     /// were copied along with the one before. Always zero in the counts of other processes.
     pub merged: u64,
+}
+
+impl Counts {
+    /// The least size that is counted, bytes: where the first class of [`Counts::by_size`] begins.
+    /// Each other begins at twice that of the one before.
+    pub const LEAST_BYTES: u64 = SHORT as u64;
 }
 
 impl Default for Counts {

@@ -50,7 +50,7 @@ pub(crate) use proof::{Auth, Nonce, SessionSecret};
 use proof::{Purpose, Transcript};
 
 /// Bytes that a side takes from a peer before the peer has proved anything.
-#[cfg(any(test, feature = "fuzzing"))]
+#[cfg(any(test, all(feature = "internals", feature = "tls")))]
 pub(crate) const UNPROVEN_BYTES_MAX: usize = KNOCK_BYTES + PACKET_BYTES_MAX;
 
 /// All that a side ever says.

@@ -45,8 +45,8 @@ pub enum Why {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Unmoved {
-    /// Moving is not wanted: [`Settings::moves`](super::Settings::moves),
-    /// [`Builder::move_pages`](crate::Builder::move_pages).
+    /// Moving is not wanted: [`Builder::move_pages`](crate::Builder::move_pages), or the folder's
+    /// settings.
     Unwanted,
     /// A filter on system calls is in force. Some filters end a process that asks for a
     /// userfaultfd, so the folder did not ask.
