@@ -39,6 +39,21 @@ use crate::{
 /// [`Error::Forked`], whatever other threads were doing at that moment, and dropping it takes
 /// nothing from the parent. An endpoint made in the child works.
 ///
+/// # Threads
+/// The threads that call an endpoint drive it. It starts threads of its own for these, and no
+/// others; they block all signals:
+/// - `pinfold`: with [`Progress::Dedicated`](crate::Progress::Dedicated), or from the first future
+///   that has to wait;
+/// - `pinfold-answers`: a call ended with control messages for which a lane had no room;
+/// - `pinfold-lookup`: [`Endpoint::connect`] and its like resolve the name of a host;
+/// - `pinfold-agent`, up to four: peers use memory exposed by [`Endpoint::expose`] that has to be
+///   paged in;
+/// - `pinfold-watch`, two: memory stays pinned for messages to other hosts
+///   ([`SendMode::Cached`](crate::SendMode::Cached));
+/// - `pinfold-closer`, one a process: a peer passed a descriptor whose closing may wait.
+///
+/// A [`CopyEngine`](crate::CopyEngine) starts `pinfold-copies`.
+///
 /// ```
 /// # fn main() -> pinfold::Result<()> {
 /// # let name = format!("local:doc-{}", std::process::id());

@@ -37,8 +37,9 @@ impl Endpoint {
     /// that goes between two goes between them. By its own port it is refused, since somebody in
     /// the middle could pass off its own greeting as another's.
     ///
-    /// A host's name is looked up, and all its addresses are called as in RFC 8305: IPv6 and IPv4
-    /// in turns, each 250 ms after the last or once that has failed. The first connection is taken.
+    /// A host's name is looked up by a thread that this starts, and all its addresses are called as
+    /// in RFC 8305: IPv6 and IPv4 in turns, each 250 ms after the last or once that has failed. The
+    /// first connection is taken.
     ///
     /// # Errors
     /// [`Error::NameGone`] if no endpoint listens there, [`Error::NotAllowed`],

@@ -63,7 +63,8 @@ impl Endpoint {
     ///
     /// Peers that may read and write this process's memory by the kernel do so, without this
     /// process's help; they map memory that lies in an arena; for others the endpoint's agent
-    /// copies, while the endpoint makes progress.
+    /// copies, while the endpoint makes progress, by up to four threads that it starts where memory
+    /// has to be paged in.
     ///
     /// Costs some µs. Memory of an arena that peers have mapped stays until the exposure ends.
     ///
