@@ -233,20 +233,20 @@ fn own(bytes: u64) -> Option<OwnMemory> {
 /// Hits of `OwnMemory`, by any form.
 macro_rules! own_hits {
     ($bencher:expr, $areas:expr, $begin:ident, $end:ident) => {
-        let Some(mut own) = own(1 << 30) else { return };
+        let Some(own) = own(1 << 30) else { return };
         let (_memory, start) = pages($areas);
         let addresses: Vec<u64> =
             any_of($areas).iter().map(|area| start + 2 * area * PAGE).collect();
-        let transfers = |own: &mut OwnMemory| {
+        let transfers = |own: &OwnMemory| {
             for address in &addresses {
                 if let Ok(hold) = own.$begin(*address, PAGE) {
                     own.$end(hold);
                 }
             }
         };
-        transfers(&mut own);
+        transfers(&own);
         let before = own.counters().pins.pins;
-        $bencher.counter(ItemsCount::new(LOOK_UPS)).bench_local(|| transfers(&mut own));
+        $bencher.counter(ItemsCount::new(LOOK_UPS)).bench_local(|| transfers(&own));
         assert_eq!(own.counters().pins.pins, before);
     };
 }
@@ -254,12 +254,6 @@ macro_rules! own_hits {
 #[divan::bench(args = [1, 100, 10_000])]
 fn own_begin_end(bencher: Bencher, areas: u64) {
     own_hits!(bencher, areas, begin, end);
-}
-
-/// A hit by a caller that has it to itself.
-#[divan::bench(args = [1, 100, 10_000])]
-fn own_begin_mut_end_mut(bencher: Bencher, areas: u64) {
-    own_hits!(bencher, areas, begin_mut, end_mut);
 }
 
 #[divan::bench(args = [1, 100, 10_000])]

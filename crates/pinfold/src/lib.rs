@@ -82,6 +82,7 @@ pub use self::{
         reassembly::fold::{
             Place as FoldPlace, Receipt as FoldReceipt, Unmoved, Why as NotInPlace,
         },
+        translate::TranslationLevel,
     },
     policy::route::{Path, PathSet, Receipt, Refusal, SendDriver, SendMode},
     status::{Counters, OneSidedCount, PathCount},

@@ -5,7 +5,9 @@ use std::os::fd::AsFd;
 use pinfold::translate::{
     Rights, SpaceId,
     own::{OwnMemory, Watched},
-    pincache::{Area, Budget, Handle, Lru, PinCache, PinCost, Pinner, Refused, SharedPinCache},
+    pincache::{
+        AccountId, Area, Budget, Handle, Lru, PinCache, PinCost, Pinner, Refused, SharedPinCache,
+    },
     tlb::{Geometry, Lookup, Tlb},
 };
 
@@ -38,7 +40,7 @@ fn own_memory() {
     small(|| {
         let budget = Budget::of_bytes(64 << 20);
         let other = OwnMemory::<Watched>::with_validation(budget).unwrap();
-        let mut own = OwnMemory::new(budget).unwrap();
+        let own = OwnMemory::new(budget).unwrap();
         assert!(!format!("{:?} {:?}", own.standing(), other.standing()).is_empty());
         let _ = (own.budget(), own.cost());
         let memory = vec![7u8; 1 << 20];
@@ -47,16 +49,13 @@ fn own_memory() {
             // Where nothing pins, or too little may be pinned, that is an error.
             if let Ok(hold) = own.begin(start, 1 << 20) {
                 assert_eq!(hold.range(), start..start + (1 << 20));
-                let _ = (hold.slot(), hold.kept());
+                let _ = (hold.slot(), hold.kept(), hold.level());
                 let wrote = own.write_out(&hold, place.as_fd(), 0);
                 assert!(!matches!(wrote, Ok(0)), "{:?}", own.standing());
                 own.end(hold);
             }
             if let Ok(hold) = own.begin_exact(start, 5000) {
                 own.end(hold);
-            }
-            if let Ok(hold) = own.begin_mut(start, 1 << 20) {
-                own.end_mut(hold);
             }
         }
         assert!(!format!("{:?}", own.counters()).is_empty());
@@ -81,7 +80,9 @@ fn pin_down_caches() {
         let mut cache = PinCache::with_policy(Nothing, budget, Lru::default()).unwrap();
         assert!(cache.begin(HERE, 0, 2 << 20).is_err());
         let mut shared = SharedPinCache::new(Nothing, budget).unwrap();
-        shared.end(shared.begin(HERE, 0, 5000).unwrap());
+        let hold = shared.begin(HERE, 0, 5000).unwrap();
+        assert!(hold.pinned());
+        shared.end(hold);
         shared.end(shared.begin_pinned(HERE, 0, 5000).unwrap());
         let hold = shared.begin_pinned_mut(HERE, 0, 5000).unwrap();
         shared.end_mut(hold);
@@ -89,6 +90,11 @@ fn pin_down_caches() {
         assert_eq!(shared.invalidate(HERE, 0, 5000).unpinned, 1);
         shared.close(HERE);
         assert_eq!(shared.budget().bytes_max, 1 << 20);
+        let gauges = shared.open_account(AccountId(0), 1 << 14);
+        shared.end(shared.begin(HERE, 0, 5000).unwrap());
+        assert_eq!((gauges.pinned_bytes(), gauges.evictions()), (8192, 0));
+        shared.invalidate_everywhere(0, u64::MAX);
+        shared.close_account(AccountId(0));
         drop(SharedPinCache::with_policy(Nothing, budget, Lru::default()).unwrap());
         assert!(Refused::NoSlots.is_shortage() && Rights::ReadWrite.allow(Rights::Read));
     });

@@ -14,6 +14,7 @@ mod memory;
 mod messages;
 mod modes;
 mod regions;
+mod translated;
 
 use pinfold::{Builder, Endpoint, PeerId, Progress};
 use pinfold_tests::{Args, role, roles, tcp_pair};
@@ -21,9 +22,10 @@ use pinfold_tests::{Args, role, roles, tcp_pair};
 use self::{
     forks::{forking, late},
     modes::restricted,
+    translated::forks_cached,
 };
 
-roles!(echo, restricted, late, forking);
+roles!(echo, restricted, late, forking, forks_cached);
 
 /// The builder of endpoints that stay on their connections, as on different hosts.
 fn builder(progress: Progress) -> Builder {

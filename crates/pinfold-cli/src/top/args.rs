@@ -57,8 +57,11 @@ Fields of --json. Every object has kind and time_ms (since 1970).
             through a mapping), called (calls and requests it made), handled (that a handler has
             seen to), handlers_panicked, unhandled (dropped), undelivered (that nobody had waited for),
             given_stalls (waits until something given was back), replaced (by newer ones), sleeps,
-            barriers (membarrier, by its process), peers_joined, peers_gone, lane_bytes, lane_bytes_max, granted_bytes, unexpected_bytes_max, mapped_bytes
-            (arenas of peers), mapped_bytes_max, arena_files, arena_bytes (of its process), rates
+            barriers (membarrier, by its process), tlb_hits, pin_hits and pin_misses (parts of
+            messages sent from memory, by the level of translation that had it), pin_evictions,
+            pinned_bytes, peers_joined, peers_gone, lane_bytes, lane_bytes_max, granted_bytes,
+            unexpected_bytes_max, mapped_bytes (arenas of peers), mapped_bytes_max, arena_files,
+            arena_bytes (of its process), rates
   peer      of (id of the endpoint whose peer it is), of_pid, peer (which of its peers), id (of the
             peer's endpoint), pid (0 if it is not known here), uid, label, address (null if it was
             the peer that connected), paths, refused (by path: why), sent, received, unexpected,

@@ -111,6 +111,16 @@ pub struct Counters {
     /// that had long been quiet, for regions withdrawn, for a second thread at an endpoint. For
     /// all its endpoints together.
     pub barriers: u64,
+    /// Parts of messages that were sent out of memory whose translation the TLB had.
+    pub tlb_hits: u64,
+    /// Those that the TLB did not have, and the pin-down cache did.
+    pub pin_hits: u64,
+    /// Those whose memory was pinned for them.
+    pub pin_misses: u64,
+    /// Areas that were unpinned since others needed the room: this endpoint's, or the process's.
+    pub pin_evictions: u64,
+    /// Bytes that are pinned for this endpoint now.
+    pub pinned_bytes: u64,
     /// Peers that connected or were connected to.
     pub peers_joined: u64,
     /// Peers that went, for any reason.
@@ -207,6 +217,11 @@ impl Counters {
             copied_kernel: header.copied_kernel,
             sleeps: header.sleeps,
             barriers: header.barriers,
+            tlb_hits: header.translated[0],
+            pin_hits: header.translated[1],
+            pin_misses: header.translated[2],
+            pin_evictions: header.pin_evictions,
+            pinned_bytes: header.pinned_bytes,
             peers_joined: header.peers_joined,
             peers_gone: header.peers_gone,
             handlers_panicked: header.handlers_panicked,

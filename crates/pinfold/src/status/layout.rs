@@ -192,13 +192,18 @@ pub(crate) struct Header<W> {
     pub name_lost: W,
     /// A counter of the whole process.
     pub barriers: W,
-    pub(super) spare: [W; 4],
+    /// Parts of messages whose memory each level of the translation stack had.
+    pub translated: [W; 3],
+    /// Pinned areas that had to give way to others.
+    pub pin_evictions: W,
 
     // Put down now and then.
     /// Copies for which an algorithm was chosen, by its number, and by size.
     pub(super) copied: [CountWords<W>; Algorithm::COUNT],
     pub(super) by_size: [CountWords<W>; SIZES],
-    pub(super) more_spare: [W; 2],
+    /// A gauge: bytes that are pinned.
+    pub pinned_bytes: W,
+    pub(super) more_spare: [W; 1],
 }
 
 /// Copies and their bytes.

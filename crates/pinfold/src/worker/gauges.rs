@@ -83,8 +83,18 @@ impl Core {
         counts
     }
 
-    /// Stores the bytes copied by algorithms that were chosen.
+    /// Stores how the memory of messages was translated.
+    fn update_translation_gauges(&self) {
+        let (counts, status) = (self.driver.translations(), &self.status);
+        let levels = status.translated.iter().zip(counts.by_level);
+        levels.for_each(|(word, count)| word.set(count));
+        status.pin_evictions.set(counts.evictions);
+        status.pinned_bytes.set(counts.pinned_bytes);
+    }
+
+    /// Stores the bytes copied by algorithms that were chosen, and how memory was translated.
     pub(crate) fn update_copy_gauges(&self) {
+        self.update_translation_gauges();
         let (bulk, streamed) = self.copies.copied_bytes();
         self.status.copied_bulk.set(bulk);
         self.status.copied_streamed.set(streamed);

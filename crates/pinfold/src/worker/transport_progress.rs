@@ -129,7 +129,7 @@ impl Core {
                 receipt.note_encrypted();
             } else {
                 receipt.copied_kernel = bytes.saturating_sub(transmitted.spared);
-                receipt.note_sent(transmitted.mode, transmitted.driver);
+                receipt.note_sent(transmitted.mode, transmitted.driver, transmitted.translated);
             }
             self.status.copied_user.add(receipt.copied_user);
             self.status.copied_kernel.add(receipt.copied_kernel);

@@ -1,24 +1,30 @@
 //! Translations that are kept: from addresses of a space to the data that a transfer needs for
 //! them.
 //!
-//! The first two are plain state without I/O: they are handed addresses and hand back decisions,
+//! The first three are plain state without I/O: they are handed addresses and hand back decisions,
 //! and reach memory and the kernel by a back end's trait alone.
 //!
 //! - [`tlb`]: pages to translations, two levels in a few nanoseconds (Welsh, Basu, von Eicken,
 //!   *Incorporating Memory Management into User-Level Network Interfaces*).
 //! - [`pincache`]: areas that stay pinned after their transfers, under hard budgets (Tezuka,
 //!   O'Carroll, Hori, Ishikawa, *Pin-down Cache*).
-//! - [`own`]: this process's own memory, by a pin-down cache over the means of this machine, and
-//!   watched.
+//! - [`stack`]: both, one over the other, over a back end that pins.
+//! - [`own`]: this process's own memory, by such a stack over the means of this machine, and
+//!   watched; one for all endpoints.
 //!
-//! Neither of the first two knows whether a mapping is still the one that was translated or pinned.
+//! None of the first three knows whether a mapping is still the one that was translated or pinned.
 //! An owner that learns of a change invalidates; an owner that cannot learn of changes must not
 //! keep anything there.
 
+pub(crate) mod level;
 #[cfg(not(loom))]
 pub mod own;
 pub mod pincache;
+#[cfg(not(loom))]
+pub(crate) mod stack;
 pub mod tlb;
+
+pub use level::TranslationLevel;
 
 /// The space of some addresses: this process or a peer, by a number that the owner of the tables
 /// gives it.

@@ -3,7 +3,10 @@
 use std::fmt;
 
 use super::{Path, Refusal, SendDriver, SendMode, refusal::Code};
-use crate::copy::{Algorithm, Largest};
+use crate::{
+    copy::{Algorithm, Largest},
+    memory::translate::level::TranslationLevel,
+};
 
 /// How one operation was done: the path, the bytes copied by each side, and why each other path was
 /// refused.
@@ -35,9 +38,16 @@ const PREFAULT_UNIT: u64 = 64 << 10;
 /// How a message was sent to another host from the memory it lay in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Sent {
-    By(SendMode, SendDriver),
+    By(SendMode, By),
     /// Encrypted, so only a copy came into question.
     Encrypted,
+}
+
+/// The driver, and the level of the translation stack that had the memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum By {
+    Calls,
+    Ring(Option<TranslationLevel>),
 }
 
 // A receipt is returned for every message: well within a cache line.
@@ -87,7 +97,9 @@ impl Receipt {
     /// How the message was sent to another host, if it was sent from the memory it lay in. `None`:
     /// it was not, or this receipt is of a receive.
     ///
-    /// [`Receipt::copied_kernel`] tells whether the kernel copied.
+    /// [`Receipt::copied_kernel`] tells whether the kernel copied. [`SendMode::Cached`] says that
+    /// the memory was still pinned when the message had been sent; memory that was pinned for this
+    /// message alone was sent [`SendMode::PerSend`].
     pub const fn sent_by(&self) -> Option<SendMode> {
         match self.sent {
             Some(Sent::By(mode, _)) => Some(mode),
@@ -101,9 +113,19 @@ impl Receipt {
     /// ([`Builder::io_uring`](crate::Builder::io_uring)), and for [`SendMode::Plain`].
     pub const fn send_driver(&self) -> Option<SendDriver> {
         match self.sent {
-            Some(Sent::By(_, driver)) => Some(driver),
-            Some(Sent::Encrypted) => Some(SendDriver::Calls),
+            Some(Sent::By(_, By::Ring(_))) => Some(SendDriver::Ring),
+            Some(Sent::By(_, By::Calls) | Sent::Encrypted) => Some(SendDriver::Calls),
             None => None,
+        }
+    }
+
+    /// The level of the translation stack that had the memory which the message was sent from: of
+    /// several parts, the slowest. `None`: the stack was not asked, since the message was copied or
+    /// pinned by the kernel for itself.
+    pub const fn translated(&self) -> Option<TranslationLevel> {
+        match self.sent {
+            Some(Sent::By(_, By::Ring(level))) => level,
+            _ => None,
         }
     }
 
@@ -119,9 +141,18 @@ impl Receipt {
         self.ready = u8::try_from(bytes.div_ceil(PREFAULT_UNIT)).unwrap_or(u8::MAX);
     }
 
-    /// Notes how the message was sent.
-    pub(crate) const fn note_sent(&mut self, mode: SendMode, driver: SendDriver) {
-        self.sent = Some(Sent::By(mode, driver));
+    /// Notes how the message was sent, and which level of the translation stack had its memory.
+    pub(crate) const fn note_sent(
+        &mut self,
+        mode: SendMode,
+        driver: SendDriver,
+        translated: Option<TranslationLevel>,
+    ) {
+        let by = match driver {
+            SendDriver::Calls => By::Calls,
+            SendDriver::Ring => By::Ring(translated),
+        };
+        self.sent = Some(Sent::By(mode, by));
     }
 
     /// Why no [`SendMode`] but [`SendMode::Plain`] came into question, nor an io_uring, where that
@@ -134,7 +165,11 @@ impl Receipt {
     /// Notes that the last part of the message was sent as that of `other`, if that went past the
     /// lane.
     pub(crate) fn note_sent_as(&mut self, other: &Receipt) {
+        let slowest = self.translated().max(other.translated());
         self.sent = other.sent.or(self.sent);
+        if let Some(Sent::By(_, By::Ring(level))) = &mut self.sent {
+            *level = slowest;
+        }
     }
 
     /// Adds the receipt of a further part. The path, and why not others, are those of the slowest.
@@ -203,6 +238,9 @@ impl fmt::Display for Receipt {
             write!(f, ", sent {} by {}", mode.name(), driver.name())?;
             if let Some(why) = self.send_refused() {
                 write!(f, " since {why}")?;
+            }
+            if let Some(level) = self.translated() {
+                write!(f, ", translated by {level}")?;
             }
         }
         if self.prefaulted() > 0 {

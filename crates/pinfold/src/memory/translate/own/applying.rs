@@ -4,9 +4,7 @@ use std::sync::{Arc, atomic::Ordering};
 
 use pinfold_sys::mem::userfault::{Event, Stamp};
 
-use super::{
-    HERE, OwnMemory, ROUNDS, Validation, backend::Guard, looking::Tasks, pause, quarantine,
-};
+use super::{OwnMemory, ROUNDS, Validation, backend::Guard, looking::Tasks, pause, quarantine};
 
 /// Behind all addresses of programs.
 const ADDRESSES_END: usize = 1 << 47;
@@ -52,7 +50,7 @@ impl<V: Validation> OwnMemory<V> {
             guard.watchlist.lock().cut(start as u64, end as u64);
         };
         let forget = |start: usize, end: usize| {
-            cache.invalidate(HERE, start as u64, end.saturating_sub(start) as u64);
+            cache.pins().invalidate_everywhere(start as u64, end.saturating_sub(start) as u64);
         };
         match *event {
             Event::Unmapped(ref range) => {
@@ -75,7 +73,7 @@ impl<V: Validation> OwnMemory<V> {
             Event::Lost => {
                 guard.quarantine.lock().note_all();
                 guard.watchlist.lock().clear();
-                cache.close(HERE);
+                forget(0, usize::MAX);
                 let _ = guard.reader.watch().unwatch(0..ADDRESSES_END);
             }
         }

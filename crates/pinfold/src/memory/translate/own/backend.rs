@@ -19,13 +19,17 @@ use rustc_hash::FxHashMap;
 use rustix::io::Errno;
 
 use super::{
-    HERE,
+    account_of,
     keep::{Steps, keep},
+    kept_by,
     quarantine::Quarantine,
     standing::{Facility, Lack, PinnedBy, Why},
     watchlist::Watchlist,
 };
-use crate::memory::translate::pincache::{Area, Handle, PinCost, Pinner, Refused};
+use crate::memory::translate::{
+    SpaceId,
+    pincache::{AccountId, Area, Handle, PinCost, Pinner, Refused},
+};
 
 /// One of the means of pinning.
 #[derive(Clone, Debug)]
@@ -57,6 +61,24 @@ impl By {
         match self {
             By::Ring(ring) => &**ring,
             By::Lock(lock) => &**lock,
+        }
+    }
+
+    /// The same means once more, for another account. Locks are the process's.
+    pub(super) fn another(by: PinnedBy, slots: u32) -> Result<By, Why> {
+        let why = |what| move |error| Why::pinning(what, &error);
+        Ok(match by {
+            PinnedBy::Lock => By::Lock(Arc::new(Locked::new().map_err(why(Facility::Lock))?)),
+            _ => By::Ring(Arc::new(Registered::new(slots).map_err(why(Facility::Ring))?)),
+        })
+    }
+
+    pub(super) fn cost(&self) -> PinCost {
+        let cost = self.pin().cost();
+        PinCost {
+            pin_ns: cost.pin_ns as u32,
+            pin_page_ns: cost.page_ns as u32,
+            unpin_ns: cost.unpin_ns as u32,
         }
     }
 
@@ -167,6 +189,7 @@ impl Guard {
 /// Pins, and watches memory that is to be kept.
 pub(super) struct Backend {
     pins: Pins,
+    cost: PinCost,
     guard: Option<Arc<Guard>>,
     /// For each page, the number of kept areas that have it.
     kept: Counts,
@@ -174,16 +197,20 @@ pub(super) struct Backend {
 }
 
 /// The pins, by handle.
+#[derive(Default)]
 struct Pins {
-    by: By,
+    /// The means of each account.
+    by: FxHashMap<AccountId, By>,
     slots: FxHashMap<u64, Slot>,
     next: u64,
 }
 
 impl Pins {
     fn pin(&mut self, area: Area) -> Result<Handle, Refused> {
-        let slot = self.by.pin().pin(addresses(area)).map_err(|error| refused(&error))?;
-        let handle = match self.by {
+        let by = self.by.get(&account_of(area.space)).ok_or(Refused::Absent)?;
+        let slot = by.pin().pin(addresses(area)).map_err(|error| refused(&error))?;
+        let handle = match by {
+            // Slots name their ring.
             By::Ring(_) => slot.id().bits(),
             By::Lock(_) => {
                 self.next += 1;
@@ -194,9 +221,11 @@ impl Pins {
         Ok(Handle(handle))
     }
 
-    fn unpin(&mut self, handle: Handle) {
-        if let Some(slot) = self.slots.remove(&handle.0) {
-            let done = self.by.pin().unpin(slot);
+    fn unpin(&mut self, handle: Handle, area: Area) {
+        if let Some(slot) = self.slots.remove(&handle.0)
+            && let Some(by) = self.by.get(&account_of(area.space))
+        {
+            let done = by.pin().unpin(slot);
             debug_assert!(done.is_ok(), "{done:?}");
         }
     }
@@ -222,7 +251,7 @@ impl Keeping<'_> {
 
 impl Steps for Keeping<'_> {
     type Stamp = Stamp;
-    type Pinned = Handle;
+    type Pinned = (Handle, Area);
 
     fn stamp(&self) -> Stamp {
         self.guard.applied.get()
@@ -274,12 +303,12 @@ impl Steps for Keeping<'_> {
         Ok(())
     }
 
-    fn pin(&mut self, area: Area) -> Result<Handle, Refused> {
-        self.pins.pin(area)
+    fn pin(&mut self, area: Area) -> Result<(Handle, Area), Refused> {
+        self.pins.pin(area).map(|handle| (handle, area))
     }
 
-    fn unpin(&mut self, pinned: Handle) {
-        self.pins.unpin(pinned);
+    fn unpin(&mut self, (handle, area): (Handle, Area)) {
+        self.pins.unpin(handle, area);
     }
 
     fn is_private(&self, area: Area) -> bool {
@@ -310,15 +339,26 @@ impl Steps for Keeping<'_> {
 }
 
 impl Backend {
-    pub(super) fn new(by: By, guard: Option<Arc<Guard>>) -> Backend {
+    pub(super) fn new(cost: PinCost, guard: Option<Arc<Guard>>) -> Backend {
         let page_bytes = rustix::param::page_size() as u64;
-        let pins = Pins { by, slots: FxHashMap::default(), next: 0 };
-        Backend { pins, guard, kept: Counts::default(), page_bytes }
+        let (pins, kept) = Default::default();
+        Backend { pins, cost, guard, kept, page_bytes }
+    }
+
+    /// Pins the areas of an account by these means.
+    pub(super) fn open(&mut self, account: AccountId, by: By) {
+        self.pins.by.insert(account, by);
+    }
+
+    /// Lets go of an account's means. None of its areas is pinned.
+    pub(super) fn close(&mut self, account: AccountId) {
+        self.pins.by.remove(&account);
     }
 
     /// For an area that is kept, and where anything is.
     fn keeping(&mut self, area: Area) -> Option<Keeping<'_>> {
-        let guard = self.guard.as_ref().filter(|_| area.space == HERE)?;
+        let is_kept = area.space == kept_by(account_of(area.space));
+        let guard = self.guard.as_ref().filter(|_| is_kept)?;
         let (pins, kept) = (&mut self.pins, &mut self.kept);
         let seen = Default::default();
         Some(Keeping { guard, unknown: None, seen, pins, kept, page_bytes: self.page_bytes })
@@ -333,7 +373,7 @@ impl Pinner for Backend {
     fn pin(&mut self, area: Area) -> Result<Handle, Refused> {
         match self.keeping(area) {
             Some(mut steps) => {
-                let handle = keep(&mut steps, area)?;
+                let (handle, _) = keep(&mut steps, area)?;
                 let (frames, _) = steps.seen;
                 steps.guard.noted.write().insert(handle.0, Noted { start: area.start, frames });
                 Ok(handle)
@@ -343,20 +383,19 @@ impl Pinner for Backend {
     }
 
     fn unpin(&mut self, handle: Handle, area: Area) {
-        self.pins.unpin(handle);
+        self.pins.unpin(handle, area);
         if let Some(mut steps) = self.keeping(area) {
             steps.guard.noted.write().remove(&handle.0);
             steps.unwatch(area);
         }
     }
 
+    fn account(&self, space: SpaceId) -> AccountId {
+        account_of(space)
+    }
+
     fn cost(&self) -> PinCost {
-        let cost = self.pins.by.pin().cost();
-        PinCost {
-            pin_ns: cost.pin_ns as u32,
-            pin_page_ns: cost.page_ns as u32,
-            unpin_ns: cost.unpin_ns as u32,
-        }
+        self.cost
     }
 }
 

@@ -5,7 +5,7 @@ use std::ops::Range;
 use pinfold_sys::mem::pin::SlotId;
 
 use super::standing::{PinnedBy, Why};
-use crate::memory::translate::pincache::Hold;
+use crate::memory::translate::{TranslationLevel, pincache::Hold};
 
 /// Pinned memory of this process, for one transfer; to be handed to the
 /// [`end`](super::OwnMemory::end) of its [`OwnMemory`](super::OwnMemory). If it is dropped instead,
@@ -18,6 +18,7 @@ pub struct OwnHold {
     pub(super) len: u64,
     pub(super) by: PinnedBy,
     pub(super) not_kept: Option<Why>,
+    pub(super) level: TranslationLevel,
 }
 
 impl OwnHold {
@@ -31,7 +32,12 @@ impl OwnHold {
         (self.by == PinnedBy::Ring).then(|| SlotId::of_bits(self.hold.handle().0))
     }
 
-    /// Returns whether the memory stays pinned when this has ended.
+    /// The level of the translation stack that had the memory.
+    pub fn level(&self) -> TranslationLevel {
+        self.level
+    }
+
+    /// Returns whether the memory stays pinned when this has ended, unless it changes before.
     ///
     /// # Errors
     /// The reason why it does not.

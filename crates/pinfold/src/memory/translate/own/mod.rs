@@ -38,6 +38,7 @@ mod backend;
 mod hold;
 mod keep;
 mod looking;
+pub(crate) mod process;
 mod quarantine;
 mod standing;
 // The tests need system calls that Miri does not have.
@@ -70,12 +71,35 @@ pub use self::{
     validation::{Blind, Heard, Validation, Watched},
 };
 use super::{
-    SpaceId,
-    pincache::{Budget, BudgetError, Hold, NoPin, PinCost, PinCounters, Refused, SharedPinCache},
+    Rights, SpaceId,
+    pincache::{
+        AccountGauges, AccountId, Budget, BudgetError, Hold, NoPin, PinCost, PinCounters, Refused,
+    },
+    stack::{Stack, Translation},
 };
 
-/// The space of kept memory. Memory pinned for one transfer has a space of its own.
-const HERE: SpaceId = SpaceId(0);
+/// The bits of a space below its account's number: 0 for the memory that the account keeps, and
+/// another number for each transfer whose memory is not kept.
+const SERIAL_BITS: u32 = 40;
+const SERIALS: u64 = (1 << SERIAL_BITS) - 1;
+const ACCOUNTS_MAX: u64 = 1 << (u64::BITS - SERIAL_BITS);
+
+/// The account of a memory that has no others.
+const SOLE: AccountId = AccountId(0);
+
+/// The space of the memory that an account keeps.
+const fn kept_by(account: AccountId) -> SpaceId {
+    SpaceId(account.0 << SERIAL_BITS)
+}
+
+/// The account that a space is of.
+const fn account_of(space: SpaceId) -> AccountId {
+    AccountId(space.0 >> SERIAL_BITS)
+}
+
+/// The space of kept memory of a memory that has no accounts.
+#[cfg(all(test, not(miri)))]
+const HERE: SpaceId = kept_by(SOLE);
 
 /// Of the mappings that the system allows, one part of so many may come from areas here. Each takes
 /// two at most, since watching or locking part of a mapping splits it at each end.
@@ -106,16 +130,30 @@ pub struct OwnCounters {
 pub struct OwnMemory<V = Watched> {
     mark: Option<ForkMark>,
     guard: Option<Arc<Guard>>,
+    /// The means of [`SOLE`], where it is the only account.
     by: Option<By>,
-    cache: Option<SharedPinCache<Backend>>,
+    /// The means of the account that is opened next, if they are there already.
+    spare: Mutex<Option<By>>,
+    cache: Option<Stack<Backend>>,
     /// Held while events are taken and applied.
     applying: Mutex<()>,
     standing: Standing,
-    /// The space of the last pin for one transfer.
-    last_space: AtomicU64,
+    /// Slots of an account at most.
+    slots: u32,
+    last_account: AtomicU64,
+    /// Pins for one transfer.
+    unkept: AtomicU64,
     events: AtomicU64,
     made: Instant,
     validation: PhantomData<V>,
+}
+
+/// A part of the memory's budget with means of its own: pinned areas are kept apart by account.
+#[derive(Debug)]
+pub(crate) struct Account {
+    id: AccountId,
+    by: By,
+    gauges: Arc<AccountGauges>,
 }
 
 impl OwnMemory {
@@ -140,6 +178,19 @@ impl<V: Validation> OwnMemory<V> {
     /// As for [`OwnMemory::new`].
     #[doc(hidden)]
     pub fn with_validation(budget: Budget) -> Result<OwnMemory<V>, BudgetError> {
+        let mut memory = OwnMemory::with_accounts(budget)?;
+        memory.by = memory.spare.get_mut().take();
+        if let (Some(cache), Some(by)) = (&memory.cache, memory.by.clone()) {
+            cache.pins().with_pinner(|it| it.pinner.open(SOLE, by));
+        }
+        Ok(memory)
+    }
+
+    /// The same, without an account: each is to be [opened](OwnMemory::open).
+    ///
+    /// # Errors
+    /// As for [`OwnMemory::new`].
+    pub(crate) fn with_accounts(budget: Budget) -> Result<OwnMemory<V>, BudgetError> {
         let areas_max = budget.entries_max.min(maps::count_max() / MAPPINGS_SHARE);
         let slots = areas_max.min(budget.slots_max).clamp(1, pin::Registered::SLOTS_MAX);
         let (by, no_ring, no_lock) = backend::choose(slots);
@@ -154,35 +205,58 @@ impl<V: Validation> OwnMemory<V> {
             Some(By::Lock(_)) => (None, Some(Why::Locking)),
             None => (None, no_lock),
         };
-        let cache = |by: &By| SharedPinCache::new(Backend::new(by.clone(), guard.clone()), budget);
+        let cache = |by: &By| Stack::new(Backend::new(by.cost(), guard.clone()), budget);
         let cache = by.as_ref().map(cache).transpose()?;
         let name = by.as_ref().map_or(PinnedBy::Nothing, By::name);
         let standing = Standing { by: name, no_ring, no_lock, not_kept };
         Ok(OwnMemory {
             mark: ForkMark::new().ok(),
             guard,
-            by,
+            by: None,
+            spare: Mutex::new(by),
             cache,
             applying: Mutex::default(),
             standing,
-            last_space: AtomicU64::new(HERE.0),
+            slots,
+            last_account: AtomicU64::new(SOLE.0),
+            unkept: AtomicU64::new(0),
             events: AtomicU64::new(0),
             made: Instant::now(),
             validation: PhantomData,
         })
     }
 
+    /// Opens an account, which may have so many bytes of the budget, with an io_uring of its own:
+    /// the kernel finds pinned memory by the ring that has it.
+    ///
+    /// # Errors
+    /// There is no ring for it.
+    pub(crate) fn open(&self, bytes_max: u64) -> Result<Account, Why> {
+        let exhausted = Why::Lacks(Facility::Ring, Lack::Exhausted);
+        let cache = self.cache.as_ref().filter(|_| !self.is_child()).ok_or(Why::Child)?;
+        let spare = self.spare.lock().take();
+        let by = spare.map_or_else(|| By::another(self.standing.by, self.slots), Ok)?;
+        let id = AccountId(self.last_account.fetch_add(1, Ordering::Relaxed) + 1);
+        if id.0 >= ACCOUNTS_MAX {
+            return Err(exhausted);
+        }
+        let gauges = cache.pins().open_account(id, bytes_max);
+        cache.pins().with_pinner(|it| it.pinner.open(id, by.clone()));
+        Ok(Account { id, by, gauges })
+    }
+
+    /// Closes an account: nothing of it is pinned any more, and the ends of its transfers are
+    /// nothing. In a child of `fork(2)` nothing happens.
+    pub(crate) fn close(&self, account: &Account) {
+        if let Some(cache) = self.cache.as_ref().filter(|_| !self.is_child()) {
+            cache.pins().close_account(account.id);
+            cache.pins().with_pinner(|it| it.pinner.close(account.id));
+        }
+    }
+
     /// The means that work here, and why better ones do not.
     pub fn standing(&self) -> Standing {
         self.standing
-    }
-
-    /// The ring whose slots [holds](OwnHold::slot) name. `None` where another means pins.
-    pub(crate) fn ring(&self) -> Option<Arc<pin::Registered>> {
-        match &self.by {
-            Some(By::Ring(ring)) => Some(Arc::clone(ring)),
-            _ => None,
-        }
     }
 
     /// Pins the `len` bytes from `start` on for a transfer that begins; if they are pinned already,
@@ -194,40 +268,15 @@ impl<V: Validation> OwnMemory<V> {
     /// There is no room now, or never will be, or the memory cannot be pinned: go another way.
     #[inline]
     pub fn begin(&self, start: u64, len: u64) -> Result<OwnHold, NoPin> {
-        match self.hit(start, len) {
+        self.translate(SOLE, start, len)
+    }
+
+    /// As [`begin`](OwnMemory::begin), for an account.
+    #[inline]
+    fn translate(&self, account: AccountId, start: u64, len: u64) -> Result<OwnHold, NoPin> {
+        match self.hit(account, start, len) {
             Some(hold) => Ok(hold),
-            None => self.miss(start, len),
-        }
-    }
-
-    /// As [`begin`](OwnMemory::begin), for an owner with exclusive access, such as an engine under
-    /// its lock: a hit takes no locked instruction, so it costs some 10 ns less with its end.
-    ///
-    /// # Errors
-    /// As for [`begin`](OwnMemory::begin).
-    #[inline]
-    pub fn begin_mut(&mut self, start: u64, len: u64) -> Result<OwnHold, NoPin> {
-        let by = self.standing.by;
-        if self.may_hit()
-            && let Some(cache) = &mut self.cache
-            && let Some(hold) = cache.begin_pinned_mut(HERE, start, len)
-        {
-            match self.shown(hold, start, len) {
-                Some(hold) => return Ok(OwnHold { hold, start, len, by, not_kept: None }),
-                None => return self.miss(start, len),
-            }
-        }
-        self.miss(start, len)
-    }
-
-    /// As [`end`](OwnMemory::end), for an owner with exclusive access. The transfer may have begun
-    /// by either.
-    #[inline]
-    pub fn end_mut(&mut self, hold: OwnHold) {
-        if !self.is_child()
-            && let Some(cache) = &mut self.cache
-        {
-            cache.end_mut(hold.hold);
+            None => self.miss(account, start, len),
         }
     }
 
@@ -247,18 +296,21 @@ impl<V: Validation> OwnMemory<V> {
             self.end(hold);
             pause(round);
         }
-        self.begin_unkept(start, len, Why::Restless)
+        self.begin_unkept(SOLE, start, len, Why::Restless)
     }
 
     /// Ends a transfer. Memory that is kept stays pinned; other memory is unpinned. In a child of
     /// `fork(2)` nothing happens.
     #[inline]
     pub fn end(&self, hold: OwnHold) {
-        if let Some(cache) = &self.cache
-            && !self.is_child()
-        {
-            cache.end(hold.hold);
-        }
+        self.end_told(hold);
+    }
+
+    /// As [`end`](OwnMemory::end). Returns whether the memory stays pinned.
+    #[inline]
+    fn end_told(&self, hold: OwnHold) -> bool {
+        let cache = self.cache.as_ref().filter(|_| !self.is_child());
+        cache.is_some_and(|cache| cache.end(hold.hold))
     }
 
     /// Writes the pinned memory to a file from byte `offset` on; returns how many bytes. Out of the
@@ -283,24 +335,24 @@ impl<V: Validation> OwnMemory<V> {
     /// The counters. Looks at every slot of the cache.
     pub fn counters(&self) -> OwnCounters {
         let pins = match &self.cache {
-            Some(cache) if !self.is_child() => cache.counters(),
+            Some(cache) if !self.is_child() => cache.pins().counters(),
             _ => PinCounters::default(),
         };
         OwnCounters {
             pins,
             events: self.events.load(Ordering::Relaxed),
-            unkept: self.last_space.load(Ordering::Relaxed) - HERE.0,
+            unkept: self.unkept.load(Ordering::Relaxed),
         }
     }
 
     /// The budget of pinned memory, cut to the means of this machine. `None` where nothing pins.
     pub fn budget(&self) -> Option<Budget> {
-        self.cache.as_ref().filter(|_| !self.is_child()).map(SharedPinCache::budget)
+        self.cache.as_ref().filter(|_| !self.is_child()).map(|cache| cache.pins().budget())
     }
 
     /// The cost of pinning. `None` where nothing pins.
     pub fn cost(&self) -> Option<PinCost> {
-        self.cache.as_ref().filter(|_| !self.is_child()).map(SharedPinCache::cost)
+        self.cache.as_ref().filter(|_| !self.is_child()).map(|cache| cache.pins().cost())
     }
 
     #[inline]
@@ -311,11 +363,10 @@ impl<V: Validation> OwnMemory<V> {
 
     /// The hold of memory that is pinned already, and known to be mapped there still.
     #[inline]
-    fn hit(&self, start: u64, len: u64) -> Option<OwnHold> {
+    fn hit(&self, account: AccountId, start: u64, len: u64) -> Option<OwnHold> {
         let cache = self.cache.as_ref().filter(|_| self.may_hit())?;
-        let hold = cache.begin_pinned(HERE, start, len)?;
-        let hold = self.shown(hold, start, len)?;
-        Some(OwnHold { hold, start, len, by: self.standing.by, not_kept: None })
+        let known = cache.translate_known(kept_by(account), start, len, Rights::Read)?;
+        self.shown(known, start, len)
     }
 
     /// Returns whether the areas of the cache are known to be those mapped.
@@ -327,10 +378,12 @@ impl<V: Validation> OwnMemory<V> {
     /// The hold, if its memory is mapped there now. Otherwise it is taken back, and so are all
     /// areas with any of these bytes.
     #[inline]
-    fn shown(&self, hold: Hold, start: u64, len: u64) -> Option<Hold> {
+    fn shown(&self, known: Translation, start: u64, len: u64) -> Option<OwnHold> {
+        let Translation { hold, level } = known;
         let guard = self.guard.as_ref().filter(|_| V::LOOKS);
         if guard.is_none_or(|guard| guard.shows(hold.handle(), start, len)) {
-            return Some(hold);
+            let by = self.standing.by;
+            return Some(OwnHold { hold, start, len, by, not_kept: None, level });
         }
         self.disown(hold, start, len);
         None
@@ -343,13 +396,13 @@ impl<V: Validation> OwnMemory<V> {
         if let Some(guard) = &self.guard {
             guard.doubt(hold.handle());
         }
-        cache.invalidate(HERE, start, len);
+        cache.pins().invalidate_everywhere(start, len);
         cache.end(hold);
     }
 
     #[cold]
     #[inline(never)]
-    fn miss(&self, start: u64, len: u64) -> Result<OwnHold, NoPin> {
+    fn miss(&self, account: AccountId, start: u64, len: u64) -> Result<OwnHold, NoPin> {
         if self.is_child() {
             return Err(NoPin::Refused(Refused::Child));
         }
@@ -361,7 +414,8 @@ impl<V: Validation> OwnMemory<V> {
         }
         let Some(guard) = self.guard.as_deref() else {
             // Nothing is kept where no changes are told.
-            return self.begin_unkept(start, len, self.standing.not_kept.unwrap_or(Why::Kind));
+            let why = self.standing.not_kept.unwrap_or(Why::Kind);
+            return self.begin_unkept(account, start, len, why);
         };
         // A thread that pins here probably unmaps here.
         guard.reader.come_here();
@@ -371,36 +425,43 @@ impl<V: Validation> OwnMemory<V> {
                     break;
                 }
                 if self.may_be_discarded(guard, start, len) {
-                    return self.begin_unkept(start, len, Why::Discarding);
+                    return self.begin_unkept(account, start, len, Why::Discarding);
                 }
             }
-            let refused = match cache.begin(HERE, start, len) {
-                Ok(hold) => {
-                    // The area may have been there already, and a hit did not find it.
-                    let Some(hold) = self.shown(hold, start, len) else { continue };
-                    let by = self.standing.by;
-                    return Ok(OwnHold { hold, start, len, by, not_kept: None });
-                }
+            let refused = match cache.translate_unknown(kept_by(account), start, len) {
+                // The area may have been there already, and a hit did not find it.
+                Ok(found) => match self.shown(found, start, len) {
+                    Some(hold) => return Ok(hold),
+                    None => continue,
+                },
                 Err(refused) => refused,
             };
             let NoPin::Refused(Refused::NotKept(number)) = refused else { return Err(refused) };
             match Why::of_number(number) {
                 // Once more, with the events told meanwhile applied.
                 Some(Why::Restless | Why::Discarding) => pause(round * ROUNDS / TRIES),
-                why => return self.begin_unkept(start, len, why.unwrap_or(Why::Kind)),
+                why => return self.begin_unkept(account, start, len, why.unwrap_or(Why::Kind)),
             }
         }
-        self.begin_unkept(start, len, Why::Restless)
+        self.begin_unkept(account, start, len, Why::Restless)
     }
 
     /// Pins for this transfer alone.
-    fn begin_unkept(&self, start: u64, len: u64, why: Why) -> Result<OwnHold, NoPin> {
+    fn begin_unkept(
+        &self,
+        account: AccountId,
+        start: u64,
+        len: u64,
+        why: Why,
+    ) -> Result<OwnHold, NoPin> {
         let Some(cache) = &self.cache else { return Err(NoPin::Refused(Refused::Absent)) };
-        let space = SpaceId(self.last_space.fetch_add(1, Ordering::Relaxed) + 1);
-        let hold = cache.begin(space, start, len)?;
+        let serial = 1 + self.unkept.fetch_add(1, Ordering::Relaxed) % SERIALS;
+        let space = SpaceId(kept_by(account).0 | serial);
+        let Translation { hold, level } = cache.translate_unknown(space, start, len)?;
         // No hit finds it, and its end unpins it.
-        let _ = cache.close(space);
-        Ok(OwnHold { hold, start, len, by: self.standing.by, not_kept: Some(why) })
+        let _ = cache.pins().close(space);
+        let by = self.standing.by;
+        Ok(OwnHold { hold, start, len, by, not_kept: Some(why), level })
     }
 }
 

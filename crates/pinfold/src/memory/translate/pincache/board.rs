@@ -34,6 +34,11 @@ const GENERATIONS: u64 = (1 << 40) - GENERATION;
 const ENDED: u64 = 1 << 40;
 const ENDED_BITS: u32 = 24;
 
+#[inline(always)]
+const fn generation_of(state: u64) -> u32 {
+    ((state & GENERATIONS) >> GENERATION.trailing_zeros()) as u32
+}
+
 /// Slots that the table has for a key.
 const WAYS: usize = 4;
 
@@ -63,6 +68,17 @@ pub(super) struct Board {
     moment: AtomicU64,
     /// Times that a count of ended transfers has overflowed.
     overflows: AtomicU64,
+}
+
+/// What the end of a transfer leaves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Released {
+    /// The area stays pinned.
+    Kept,
+    /// It is out of reach, and other transfers use it; or the hold is of another cache.
+    Leaves,
+    /// It is out of reach, and this was the last transfer there: the caller has to free it.
+    Last,
 }
 
 /// A free slot's count of the transfers that ended since it was filled.
@@ -163,18 +179,21 @@ impl Board {
                 slot: at,
                 handle: Handle(slot.handle.load(Ordering::Relaxed)),
                 offset: start - from,
+                generation: generation_of(state),
+                pinned: false,
             });
         }
     }
 
-    /// Ends a hold. Returns whether it was the last of a retired slot, which its caller then has to
-    /// free.
+    /// Ends a hold.
     #[inline(always)]
-    pub(super) fn release<const ALONE: bool>(&self, hold: Hold) -> bool {
-        let Some(slot) = self.slots.get(hold.slot as usize) else { return false };
-        if slot.state.load(Ordering::Relaxed) & TRANSFERS == 0 {
-            // A hold of another cache: its transfer must not be counted here.
-            return false;
+    pub(super) fn release<const ALONE: bool>(&self, hold: Hold) -> Released {
+        let Some(slot) = self.slots.get(hold.slot as usize) else { return Released::Leaves };
+        let state = slot.state.load(Ordering::Relaxed);
+        if state & TRANSFERS == 0 || generation_of(state) != hold.generation {
+            // A hold of another cache, or of an account that was closed: its transfer must not be
+            // counted here.
+            return Released::Leaves;
         }
         let moment = if ALONE { self.tick() } else { self.moment() };
         slot.used.store(moment, Ordering::Relaxed);
@@ -190,7 +209,22 @@ impl Board {
         if state < ENDED {
             self.overflows.fetch_add(1, Ordering::Relaxed);
         }
-        state & (LIVE | TRANSFERS) == 0
+        match state & (LIVE | TRANSFERS) {
+            0 => Released::Last,
+            state if state & LIVE == 0 => Released::Leaves,
+            _ => Released::Kept,
+        }
+    }
+
+    /// Slots that are not free. For the keeper of the books.
+    pub(super) fn in_use(&self) -> impl Iterator<Item = u32> + '_ {
+        let is_used = |slot: &Slot| slot.state.load(Ordering::Relaxed) & (LIVE | TRANSFERS) != 0;
+        (0..).zip(&self.slots).filter(move |(_, slot)| is_used(slot)).map(|(at, _)| at)
+    }
+
+    /// Returns whether the area of a hold can be hit.
+    pub(super) fn is_live(&self, hold: &Hold) -> bool {
+        self.slot(hold.slot).state.load(Ordering::Acquire) & LIVE != 0
     }
 
     /// Takes a live slot that no transfer uses out of reach of new ones. For the keeper of the
@@ -223,13 +257,14 @@ impl Board {
         let old = slot.state.load(Ordering::Relaxed);
         let generation = old.wrapping_add(GENERATION) & GENERATIONS;
         slot.state.store(generation | LIVE | 1, Ordering::Release);
-        Hold { slot: at, handle, offset }
+        Hold { slot: at, handle, offset, generation: generation_of(generation), pinned: true }
     }
 
-    /// Frees a slot that is out of reach and that no transfer uses.
+    /// Frees a slot that is out of reach. Transfers that still use it count as ended.
     pub(super) fn free(&self, at: u32) -> Ended {
         let state = &self.slot(at).state;
-        let ended = state.load(Ordering::Relaxed) >> ENDED.trailing_zeros();
+        let now = state.load(Ordering::Relaxed);
+        let ended = (now >> ENDED.trailing_zeros()) + (now & TRANSFERS);
         state.store(state.load(Ordering::Relaxed) & GENERATIONS, Ordering::Relaxed);
         Ended(ended)
     }

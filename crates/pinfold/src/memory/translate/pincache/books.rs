@@ -8,19 +8,19 @@
 //! order of their ends, and the one that has some bytes, if any does, is the last that begins no
 //! later.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 
 use smallvec::SmallVec;
 
 use super::{
-    Area, Budget, Candidates, Evict, Hold, Invalidated, NoPin, PinCounters, Pinned, Pinner,
-    board::Board,
+    AccountGauges, AccountId, Area, Budget, Candidates, Evict, Hold, Invalidated, NoPin,
+    PinCounters, Pinned, Pinner, Refused, accounts::Accounts, board::Board,
 };
 use crate::memory::translate::SpaceId;
 
 pub(super) struct Books<P, E> {
     pub(super) pinner: P,
-    evict: E,
+    accounts: Accounts<E>,
     budget: Budget,
     /// The live areas, by their starts.
     live: BTreeMap<(SpaceId, u64), u32>,
@@ -56,7 +56,7 @@ impl<P: Pinner, E: Evict> Books<P, E> {
     pub(super) fn new(pinner: P, evict: E, budget: Budget) -> Books<P, E> {
         Books {
             pinner,
-            evict,
+            accounts: Accounts::new(evict),
             budget,
             live: BTreeMap::new(),
             // The low numbers go first.
@@ -103,7 +103,7 @@ impl<P: Pinner, E: Evict> Books<P, E> {
     }
 
     fn miss(&mut self, board: &Board, asked: Area, offset: u64) -> Result<Hold, NoPin> {
-        if !self.needs(asked).fits(&self.budget) {
+        if !self.may_ever(asked) {
             return Err(NoPin::TooLarge);
         }
         if self.is_apart(board, asked) {
@@ -137,6 +137,14 @@ impl<P: Pinner, E: Evict> Books<P, E> {
         areas.filter(|at| board.area(*at).0.end <= area.end).collect()
     }
 
+    /// Returns whether an area is within the budget and its account's limit, if nothing else is
+    /// pinned.
+    fn may_ever(&self, area: Area) -> bool {
+        let needs = self.needs(area);
+        let bytes_max = self.accounts.bytes_max(self.pinner.account(area.space));
+        needs.fits(&self.budget) && needs.bytes <= bytes_max
+    }
+
     fn needs(&self, area: Area) -> Pinned {
         Pinned { bytes: area.len(), entries: 1, slots: self.pinner.slots(area).max(1) }
     }
@@ -157,7 +165,7 @@ impl<P: Pinner, E: Evict> Books<P, E> {
             let start = area.start.min(other.start);
             let union = Area { start, end: area.end.max(other.end), ..area };
             let touches = other.end >= area.start && other.start <= area.end;
-            let may = touches && other.len() <= longest && self.needs(union).fits(&self.budget);
+            let may = touches && other.len() <= longest && self.may_ever(union);
             (may && union != area).then_some(union)
         };
         loop {
@@ -184,23 +192,25 @@ impl<P: Pinner, E: Evict> Books<P, E> {
         offset: u64,
         may_retry: bool,
     ) -> Result<Hold, NoPin> {
-        let needs = self.needs(area);
-        if !self.make_room(board, needs, &mut old) {
+        let (needs, account) = (self.needs(area), self.pinner.account(area.space));
+        if !self.make_room(board, account, needs, &mut old) {
             return Err(NoPin::Busy);
         }
-        self.now = self.now.and(needs);
+        self.charge(account, needs);
         let handle = loop {
             match self.pinner.pin(area) {
                 Ok(handle) => break handle,
                 Err(refused) if may_retry && refused.is_shortage() => {
-                    if !self.evict_one(board, &mut old) {
-                        self.now = self.now.without(needs);
+                    // Memory is short for all accounts, slots are each account's own.
+                    let only_own = refused == Refused::NoSlots;
+                    if !self.evict_one(board, account, only_own, &mut old) {
+                        self.discharge(account, needs);
                         let is_empty = self.now == Pinned::default();
                         return Err(if is_empty { NoPin::Refused(refused) } else { NoPin::Busy });
                     }
                 }
                 Err(refused) => {
-                    self.now = self.now.without(needs);
+                    self.discharge(account, needs);
                     return Err(NoPin::Refused(refused));
                 }
             }
@@ -212,7 +222,7 @@ impl<P: Pinner, E: Evict> Books<P, E> {
         // Room for an entry is a free slot.
         let Some(at) = self.free.pop() else {
             self.pinner.unpin(handle, area);
-            self.now = self.now.without(needs);
+            self.discharge(account, needs);
             return Err(NoPin::Busy);
         };
         for at in old {
@@ -220,36 +230,72 @@ impl<P: Pinner, E: Evict> Books<P, E> {
         }
         let hold = board.fill(at, area, handle, offset);
         self.live.insert((area.space, area.start), at);
-        self.evict.insert(at, board.used(at));
+        self.accounts.insert(account, at, board.used(at));
         board.fit_granule(self.now.bytes / u64::from(self.now.entries.max(1)));
         Ok(hold)
     }
 
-    /// Makes room: `old` ones go first, which are to go anyway, then others as the policy says. If
-    /// all that is idle does not suffice, everything stays, and the answer is `false`.
-    fn make_room(&mut self, board: &Board, needs: Pinned, old: &mut Vec<u32>) -> bool {
+    fn charge(&mut self, account: AccountId, needs: Pinned) {
+        self.now = self.now.and(needs);
+        self.accounts.charge(account, needs);
+    }
+
+    fn discharge(&mut self, account: AccountId, needs: Pinned) {
+        self.now = self.now.without(needs);
+        self.accounts.discharge(account, needs);
+    }
+
+    /// Makes room: `old` ones go first, which are to go anyway, then others as the policy says,
+    /// those of the account alone where its own limit asks for it. If all that is idle does not
+    /// suffice, everything stays, and the answer is `false`.
+    fn make_room(
+        &mut self,
+        board: &Board,
+        account: AccountId,
+        needs: Pinned,
+        old: &mut Vec<u32>,
+    ) -> bool {
         let mut left = self.now;
-        let mut claimed: SmallVec<[u32; 4]> = SmallVec::new();
-        while !left.and(needs).fits(&self.budget) {
-            let Some(at) = self.next_out(board, old) else {
-                for at in claimed {
+        let mut claimed: SmallVec<[(AccountId, u32); 4]> = SmallVec::new();
+        loop {
+            let only_own = !self.accounts.has_room(account, needs);
+            if !only_own && left.and(needs).fits(&self.budget) {
+                break;
+            }
+            let Some((of, at)) = self.next_out(board, account, only_own, old) else {
+                for (of, at) in claimed {
                     board.revive(at);
-                    self.evict.insert(at, board.used(at));
+                    let pinned = self.needs(board.area(at).0);
+                    self.accounts.settled(of, pinned, false);
+                    self.accounts.insert(of, at, board.used(at));
                 }
                 return false;
             };
-            left = left.without(self.needs(board.area(at).0));
-            claimed.push(at);
+            let pinned = self.needs(board.area(at).0);
+            left = left.without(pinned);
+            self.accounts.claimed(of, pinned);
+            claimed.push((of, at));
         }
-        for at in claimed {
+        for (of, at) in claimed {
+            let pinned = self.needs(board.area(at).0);
+            self.accounts.settled(of, pinned, true);
             self.evicted(board, at);
         }
         true
     }
 
-    fn evict_one(&mut self, board: &Board, old: &mut Vec<u32>) -> bool {
-        let out = self.next_out(board, old);
-        out.into_iter().for_each(|at| self.evicted(board, at));
+    fn evict_one(
+        &mut self,
+        board: &Board,
+        account: AccountId,
+        only_own: bool,
+        old: &mut Vec<u32>,
+    ) -> bool {
+        let out = self.next_out(board, account, only_own, old);
+        if let Some((of, at)) = out {
+            self.accounts.settled(of, Pinned::default(), true);
+            self.evicted(board, at);
+        }
         out.is_some()
     }
 
@@ -267,27 +313,40 @@ impl<P: Pinner, E: Evict> Books<P, E> {
         let Some((_, at)) = areas.into_iter().find(|(_, at)| board.claim(*at)) else {
             return false;
         };
-        self.evict.forget(at);
+        let account = self.pinner.account(board.area(at).0.space);
+        self.accounts.forget(account, at);
+        self.accounts.settled(account, Pinned::default(), true);
         self.evicted(board, at);
         true
     }
 
     /// Claims the area that is to go next, and takes it out of `old` and from the policy.
-    fn next_out(&mut self, board: &Board, old: &mut Vec<u32>) -> Option<u32> {
+    fn next_out(
+        &mut self,
+        board: &Board,
+        account: AccountId,
+        only_own: bool,
+        old: &mut Vec<u32>,
+    ) -> Option<(AccountId, u32)> {
         if let Some(place) = old.iter().position(|at| board.claim(*at)) {
             let at = old.remove(place);
-            self.evict.forget(at);
-            return Some(at);
+            self.accounts.forget(account, at);
+            return Some((account, at));
         }
-        let at = self.evict.choose(&mut OnBoard(board))?;
+        let areas = &mut OnBoard(board);
+        let (of, at) = match only_own {
+            true => self.accounts.choose_of(account, areas)?,
+            false => self.accounts.choose(account, areas)?,
+        };
         // The last transfer of an old one may have ended since it was asked for.
         old.retain(|other| *other != at);
-        Some(at)
+        Some((of, at))
     }
 
     fn evicted(&mut self, board: &Board, at: u32) {
         let area = board.area(at).0;
         self.live.remove(&(area.space, area.start));
+        self.pinner.forget(area);
         self.counters.evictions += 1;
         self.unpin(board, at);
     }
@@ -297,8 +356,9 @@ impl<P: Pinner, E: Evict> Books<P, E> {
     fn retire(&mut self, board: &Board, at: u32) -> bool {
         let area = board.area(at).0;
         self.live.remove(&(area.space, area.start));
-        self.evict.forget(at);
+        self.accounts.forget(self.pinner.account(area.space), at);
         let in_use = board.retire(at) > 0;
+        self.pinner.forget(area);
         if !in_use {
             self.unpin(board, at);
         }
@@ -310,9 +370,40 @@ impl<P: Pinner, E: Evict> Books<P, E> {
         let (area, handle) = board.area(at);
         self.pinner.unpin(handle, area);
         self.counters.unpins += 1;
-        self.now = self.now.without(self.needs(area));
+        self.discharge(self.pinner.account(area.space), self.needs(area));
         self.ended += board.free(at).0;
         self.free.push(at);
+    }
+
+    /// Gives an account a limit of its own.
+    pub(super) fn open(&mut self, account: AccountId, bytes_max: u64) -> Arc<AccountGauges> {
+        self.accounts.open(account, bytes_max)
+    }
+
+    /// Unpins all areas of an account, those in flight too: the ends of their transfers will not be
+    /// told, or are nothing then.
+    pub(super) fn close_account(&mut self, board: &Board, account: AccountId) {
+        let is_of = |at: &u32| self.pinner.account(board.area(*at).0.space) == account;
+        let all: Vec<_> = board.in_use().filter(is_of).collect();
+        for at in all {
+            let area = board.area(at).0;
+            let is_live = self.live.get(&(area.space, area.start)) == Some(&at);
+            if !is_live || self.retire(board, at) {
+                self.unpin(board, at);
+            }
+        }
+        self.accounts.close(account);
+    }
+
+    /// As [`invalidate`](Books::invalidate), in every space.
+    pub(super) fn invalidate_everywhere(&mut self, board: &Board, start: u64, last: u64) {
+        let mut from = Some(SpaceId(0));
+        while let Some(space) = from
+            && let Some((&(space, _), _)) = self.live.range((space, 0)..).next()
+        {
+            self.invalidate(board, space, start, last);
+            from = space.0.checked_add(1).map(SpaceId);
+        }
     }
 
     /// The last transfer of a retired area has ended.

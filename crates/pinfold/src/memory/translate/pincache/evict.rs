@@ -14,8 +14,9 @@ pub trait Candidates {
     fn claim(&mut self, area: u32) -> bool;
 }
 
-/// A policy of eviction. It knows areas by small numbers, which are used again.
-pub trait Evict {
+/// A policy of eviction. It knows areas by small numbers, which are used again. Each account has a
+/// clone of the one that the cache was made with.
+pub trait Evict: Clone {
     /// An area may be evicted from now on; it was used at this moment.
     fn insert(&mut self, area: u32, used: u64);
 
@@ -31,7 +32,7 @@ pub trait Evict {
 /// Uses are not told to it, so that a hit costs nothing here: its heap has moments that may be too
 /// old, and an area that comes to the top with one goes back with the true one. To choose takes a
 /// logarithm of the number of areas, spread over the uses since.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Lru {
     /// No later than the last use of each; also some of areas that were forgotten.
     heap: BinaryHeap<Reverse<(u64, u32)>>,
@@ -115,7 +116,7 @@ impl Evict for Lru {
 /// Second chance: a hand goes round, and takes the first area that was not used since it came by.
 ///
 /// It needs no heap, and an area used once in a while stays longer than with [`Lru`].
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Clock {
     /// For each area the moment of its last use as the hand saw it.
     seen: Vec<Option<u64>>,

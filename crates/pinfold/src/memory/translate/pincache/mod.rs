@@ -14,7 +14,10 @@
 //!   [`NoPin::Busy`]: wait for a transfer to end, or go another way.
 //!
 //! Invariants:
-//! - Never is more pinned than the [`Budget`] has of bytes, areas and slots.
+//! - Never is more pinned than the [`Budget`] has of bytes, areas and slots, nor more bytes for an
+//!   account ([`AccountId`]) than its limit.
+//! - At its own limit an account evicts its own areas alone. At the cache's, the account that has
+//!   the most gives way.
 //! - No live area has all bytes of another one.
 //! - An invalidated area is never hit again; it is unpinned at once, or when its last transfer
 //!   ends.
@@ -22,6 +25,7 @@
 //! A cache knows no rights. A back end that pins for reading alone needs a cache of its own, or a
 //! [`SpaceId`] of its own for that.
 
+mod accounts;
 mod area;
 mod board;
 mod books;
@@ -42,12 +46,17 @@ use thiserror::Error;
 #[cfg(not(loom))]
 pub use self::shared::SharedPinCache;
 pub use self::{
+    accounts::{AccountGauges, AccountId},
     area::Area,
     budget::{Budget, BudgetError, PinCounters, Pinned},
     evict::{Candidates, Clock, Evict, Lru},
     pinner::{Handle, PinCost, Pinner, Refused},
 };
-use self::{area::last_of, board::Board, books::Books};
+use self::{
+    area::last_of,
+    board::{Board, Released},
+    books::Books,
+};
 use super::SpaceId;
 
 /// The reason why there is no pinned area for a request.
@@ -75,6 +84,8 @@ pub struct Hold {
     slot: u32,
     handle: Handle,
     offset: u64,
+    generation: u32,
+    pinned: bool,
 }
 
 impl Hold {
@@ -82,6 +93,18 @@ impl Hold {
     #[inline]
     pub fn handle(&self) -> Handle {
         self.handle
+    }
+
+    /// The slot of its area.
+    #[inline]
+    pub(in crate::memory::translate) fn slot(&self) -> u32 {
+        self.slot
+    }
+
+    /// Returns whether its area was pinned for it: no area that was there had all its bytes.
+    #[inline]
+    pub fn pinned(&self) -> bool {
+        self.pinned
     }
 
     /// The offset of the request from the beginning of the area, bytes.
@@ -164,7 +187,7 @@ impl<P: Pinner, E: Evict> PinCache<P, E> {
     #[inline]
     pub fn end(&mut self, hold: Hold) {
         let at = hold.slot;
-        if self.board.release::<true>(hold) {
+        if self.board.release::<true>(hold) == Released::Last {
             self.books.finish(&self.board, at);
         }
     }

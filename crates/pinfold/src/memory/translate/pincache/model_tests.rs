@@ -8,7 +8,10 @@ use loom::thread;
 #[cfg(not(loom))]
 use std::thread;
 
-use super::{Area, Handle, board::Board};
+use super::{
+    Area, Handle,
+    board::{Board, Released},
+};
 use crate::{
     memory::translate::SpaceId,
     sync::{AtomicU64, Ordering},
@@ -44,7 +47,7 @@ impl Shared {
         };
         let hold = shared.board.fill(0, area(0), Handle(0), 0);
         shared.board.note(HERE, 0, 0);
-        assert!(!shared.board.release::<false>(hold));
+        assert_ne!(shared.board.release::<false>(hold), Released::Last);
         Arc::new(shared)
     }
 
@@ -61,7 +64,7 @@ impl Shared {
         let handle = hold.handle().0 as usize;
         assert_eq!((handle, hold.offset()), (0, 0), "an area that does not have these bytes");
         assert_eq!(self.stands[handle].load(Ordering::Relaxed), 1, "unpinned in flight");
-        if self.board.release::<false>(hold) {
+        if self.board.release::<false>(hold) == Released::Last {
             self.free(handle);
         }
     }
@@ -96,7 +99,7 @@ fn what_is_held_is_not_claimed_and_filled_anew() {
             shared.free(0);
             shared.stands[1].store(1, Ordering::Relaxed);
             let hold = shared.board.fill(0, area(1), Handle(1), 0);
-            assert!(!shared.board.release::<false>(hold));
+            assert_ne!(shared.board.release::<false>(hold), Released::Last);
         }
         hits.join().unwrap();
     });

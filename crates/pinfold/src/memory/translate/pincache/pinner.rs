@@ -2,7 +2,8 @@
 
 use thiserror::Error;
 
-use super::Area;
+use super::{AccountId, Area};
+use crate::memory::translate::SpaceId;
 
 /// The handle that a back end has given for an area: the number of a slot, an address, or any other
 /// value it needs.
@@ -74,6 +75,15 @@ pub trait Pinner {
 
     /// Unpins an area that [`Pinner::pin`] has pinned.
     fn unpin(&mut self, handle: Handle, area: Area);
+
+    /// No request will find this area any more. It is unpinned at once, or when the last transfer
+    /// there ends.
+    fn forget(&mut self, _area: Area) {}
+
+    /// The account that the areas of a space are charged to: always the same.
+    fn account(&self, _space: SpaceId) -> AccountId {
+        AccountId::default()
+    }
 
     /// The number of slots that an area takes: at least 1, always the same for an area, and no
     /// fewer for a longer one.

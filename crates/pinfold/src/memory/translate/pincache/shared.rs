@@ -1,12 +1,16 @@
 //! A pin-down cache for many threads.
 
-use std::fmt;
+use std::{fmt, sync::Arc};
 
 use parking_lot::Mutex;
 
 use super::{
-    Budget, BudgetError, Evict, Hold, Invalidated, Lru, NoPin, PinCost, PinCounters, Pinner,
-    area::last_of, board::Board, books::Books, parts,
+    AccountGauges, AccountId, Budget, BudgetError, Evict, Hold, Invalidated, Lru, NoPin, PinCost,
+    PinCounters, Pinner,
+    area::last_of,
+    board::{Board, Released},
+    books::Books,
+    parts,
 };
 use crate::memory::translate::SpaceId;
 
@@ -75,7 +79,7 @@ impl<P: Pinner, E: Evict> SharedPinCache<P, E> {
     #[inline]
     pub fn end_mut(&mut self, hold: Hold) {
         let at = hold.slot;
-        if self.board.release::<true>(hold) {
+        if self.board.release::<true>(hold) == Released::Last {
             self.books.get_mut().finish(&self.board, at);
         }
     }
@@ -84,10 +88,58 @@ impl<P: Pinner, E: Evict> SharedPinCache<P, E> {
     /// and it was the last there.
     #[inline]
     pub fn end(&self, hold: Hold) {
+        self.end_told(hold);
+    }
+
+    /// As [`end`](SharedPinCache::end). Returns whether the area stays pinned.
+    #[inline]
+    pub(in crate::memory::translate) fn end_told(&self, hold: Hold) -> bool {
         let at = hold.slot;
-        if self.board.release::<false>(hold) {
+        let released = self.board.release::<false>(hold);
+        if released == Released::Last {
             self.books.lock().finish(&self.board, at);
         }
+        released == Released::Kept
+    }
+
+    /// Holds the area in this slot, if it has these bytes. No lock.
+    #[inline]
+    pub(in crate::memory::translate) fn begin_at(
+        &self,
+        slot: u32,
+        space: SpaceId,
+        start: u64,
+        len: u64,
+    ) -> Option<Hold> {
+        self.board.hold::<false>(slot, space, start, last_of(start, len)?)
+    }
+
+    /// Returns whether the area of a hold of this cache can be hit.
+    pub(in crate::memory::translate) fn is_live(&self, hold: &Hold) -> bool {
+        self.board.is_live(hold)
+    }
+
+    /// Opens an account, or gives it another limit: at most so many of the budget's bytes.
+    pub fn open_account(&self, account: AccountId, bytes_max: u64) -> Arc<AccountGauges> {
+        self.books.lock().open(account, bytes_max)
+    }
+
+    /// Closes an account: all its areas are unpinned, those in flight too, and their ends are
+    /// nothing.
+    pub fn close_account(&self, account: AccountId) {
+        self.books.lock().close_account(&self.board, account);
+    }
+
+    /// As [`invalidate`](SharedPinCache::invalidate), in every space.
+    pub fn invalidate_everywhere(&self, start: u64, len: u64) {
+        let Some(more) = len.checked_sub(1) else { return };
+        let last = start.saturating_add(more);
+        self.books.lock().invalidate_everywhere(&self.board, start, last);
+    }
+
+    /// The back end, for as long as no miss is under way.
+    pub(in crate::memory::translate) fn with_pinner<R>(&self, f: impl FnOnce(&mut P) -> R) -> R {
+        f(&mut self.books.lock().pinner)
     }
 
     /// As [`PinCache::invalidate`](super::PinCache::invalidate). A `begin` that starts after it has

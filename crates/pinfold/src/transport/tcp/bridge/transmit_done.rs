@@ -70,7 +70,7 @@ mod tests {
 
     fn message(name: u64) -> Transmitted {
         let (mode, driver) = (SendMode::PerSend, SendDriver::Calls);
-        Transmitted { name, mode, driver, spared: 9 }
+        Transmitted { name, mode, driver, spared: 9, translated: None }
     }
 
     #[test]

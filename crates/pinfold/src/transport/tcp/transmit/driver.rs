@@ -1,7 +1,7 @@
 #![allow(unsafe_code)]
-//! The rings of an endpoint, and the cache that holds its memory for them.
+//! The rings of an endpoint, and its share of the translation stack that holds memory for them.
 //!
-//! A ring is asked for by the first message that wants one; so is the cache, and its thread. If a
+//! A ring is asked for by the first message that wants one; so is the share. If a
 //! filter on system calls is in force, neither is, unless the program says so: the filter may kill
 //! a process that asks.
 //!
@@ -35,16 +35,18 @@ use smallvec::SmallVec;
 use crate::{
     SendMode,
     memory::translate::{
-        own::{OwnHold, OwnMemory, Why},
-        pincache::Budget,
+        TranslationLevel,
+        own::{OwnHold, process::Share},
     },
     policy::backoff::Backoff,
 };
 
-/// Bytes that the cache may have pinned at most; and that part of the bytes that an ordinary user
-/// may lock.
+/// Bytes that an endpoint may have pinned at most; and that part of the bytes that an ordinary user
+/// may lock. All endpoints together leave one such part of those bytes to sends that pin for
+/// themselves.
 const PINNED_MAX: u64 = 1 << 30;
 const PINNED_SHARE: u64 = 2;
+const UNPINNED_SHARE: u64 = 4;
 /// Bytes of one send whose pages are held for it: it is charged for what it asks for, not for what
 /// is sent.
 pub(super) const PER_SEND_MAX: usize = 512 << 10;
@@ -114,14 +116,26 @@ impl From<pin::Error> for Missing {
 /// Memory that stays pinned, and the ring that sends from it.
 #[derive(Debug)]
 struct Cache {
-    own: OwnMemory,
+    share: Share,
     ring: SendRing,
+}
+
+/// The answers of the translation stack to an endpoint.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct TranslationCounts {
+    /// Parts of messages whose memory each [`TranslationLevel`] had.
+    pub by_level: [u64; 3],
+    /// Areas of this endpoint that had to give way to others.
+    pub evictions: u64,
+    /// Bytes that are pinned for it.
+    pub pinned_bytes: u64,
 }
 
 #[derive(Debug, Default)]
 struct Rings {
     plain: Facility<SendRing>,
     cached: Facility<Box<Cache>>,
+    by_level: [u64; 3],
     /// Sends that are not asked for any more.
     abandoned: Vec<InFlightSend>,
 }
@@ -131,6 +145,19 @@ struct Rings {
 pub(super) struct Took {
     pub bytes: usize,
     pub in_flight: SmallVec<[InFlightSend; 2]>,
+    /// The mode: [`SendMode::PerSend`] where memory of the cache is pinned for this send alone.
+    pub mode: Option<SendMode>,
+}
+
+/// A send whose bytes the kernel does not look at any more.
+#[derive(Debug)]
+pub(super) struct Landed {
+    pub bytes: u64,
+    /// True if the kernel has copied them.
+    pub copied: bool,
+    /// The level of the translation stack that had the memory, and whether it stays pinned. `None`:
+    /// it was not asked.
+    pub translated: Option<(TranslationLevel, bool)>,
 }
 
 /// Bytes that the kernel may look at.
@@ -227,7 +254,12 @@ impl Driver {
         };
         self.in_flight.fetch_add(in_flight.len(), Ordering::Relaxed);
         match sent {
-            Ok(bytes) => Ok(Took { bytes, in_flight }),
+            Ok(bytes) => {
+                let unkept =
+                    |it: &InFlightSend| it.hold.as_ref().is_some_and(|hold| hold.kept().is_err());
+                let mode = if in_flight.iter().any(unkept) { SendMode::PerSend } else { mode };
+                Ok(Took { bytes, in_flight, mode: Some(mode) })
+            }
             Err(errno) => {
                 // The kernel posts a completion even for a send that it refused.
                 rings.abandoned.extend(in_flight);
@@ -236,12 +268,22 @@ impl Driver {
         }
     }
 
-    /// Checks that the kernel is done with some bytes: returns how many they are, and whether it
-    /// has copied them.
+    /// The answers of the translation stack so far.
+    pub(crate) fn translations(&self) -> TranslationCounts {
+        let rings = self.rings.lock();
+        let Facility::There(cache) = &rings.cached else { return TranslationCounts::default() };
+        TranslationCounts {
+            by_level: rings.by_level,
+            evictions: cache.share.evictions(),
+            pinned_bytes: cache.share.pinned_bytes(),
+        }
+    }
+
+    /// Checks that the kernel is done with some bytes.
     ///
     /// # Errors
     /// It is not.
-    pub(super) fn land(&self, in_flight: InFlightSend) -> Result<(u64, bool), InFlightSend> {
+    pub(super) fn land(&self, in_flight: InFlightSend) -> Result<Landed, InFlightSend> {
         let landed = self.rings.lock().land(in_flight)?;
         self.in_flight.fetch_sub(1, Ordering::Relaxed);
         Ok(landed)
@@ -299,7 +341,7 @@ impl Rings {
     }
 
     /// As [`Driver::land`].
-    fn land(&mut self, in_flight: InFlightSend) -> Result<(u64, bool), InFlightSend> {
+    fn land(&mut self, in_flight: InFlightSend) -> Result<Landed, InFlightSend> {
         let InFlightSend { flight, bytes, hold } = in_flight;
         let Some(ring) = self.ring_of(hold.is_some()) else {
             return Err(InFlightSend { flight, bytes, hold });
@@ -307,10 +349,13 @@ impl Rings {
         ring.collect();
         match ring.land(flight) {
             Ok(copied) => {
-                if let (Some(hold), Facility::There(cache)) = (hold, &mut self.cached) {
-                    cache.own.end_mut(hold);
-                }
-                Ok((bytes, copied))
+                let translated = match (hold, &self.cached) {
+                    (Some(hold), Facility::There(cache)) => {
+                        Some((hold.level(), cache.share.end(hold)))
+                    }
+                    _ => None,
+                };
+                Ok(Landed { bytes, copied, translated })
             }
             Err(flight) => Err(InFlightSend { flight, bytes, hold }),
         }
@@ -376,12 +421,14 @@ impl Rings {
         parts: &[Part],
         in_flight: &mut SmallVec<[InFlightSend; 2]>,
     ) -> Result<usize, Errno> {
-        let Cache { own, ring } = self.cached(driver).ok_or(Errno::NOSYS)?;
+        let mut by_level = self.by_level;
+        let Cache { share, ring } = self.cached(driver).ok_or(Errno::NOSYS)?;
         let mut holds: SmallVec<[Option<OwnHold>; 4]> = SmallVec::new();
         let mut slots: SmallVec<[Way; 4]> = SmallVec::new();
         for part in &parts[..parts.len().min(ORDERS_MAX)] {
-            let held = own.begin_mut(part.ptr.addr() as u64, part.len as u64).ok();
+            let held = share.translate(part.ptr.addr() as u64, part.len as u64).ok();
             let Some(hold) = held else { break };
+            by_level[hold.level() as usize] += 1;
             let slot = hold.slot();
             holds.push(Some(hold));
             let Some(slot) = slot else { break };
@@ -400,8 +447,9 @@ impl Rings {
             it.in_flight(hold)
         }));
         for hold in holds.into_iter().flatten() {
-            own.end_mut(hold);
+            share.end(hold);
         }
+        self.by_level = by_level;
         sent
     }
 }
@@ -423,17 +471,13 @@ impl Cache {
         driver.may()?;
         let limit = trial::soft_limit(Limited::LockedBytes).unwrap_or(u64::MAX);
         let bytes = (limit / PINNED_SHARE).min(PINNED_MAX);
-        let own = OwnMemory::new(Budget::of_bytes(bytes)).map_err(|_| Missing::ForGood)?;
-        let standing = own.standing();
-        if let Some(why) = standing.not_kept {
+        let share = Share::open(bytes, limit - limit / UNPINNED_SHARE).map_err(|why| {
             tracing::debug!(%why, "no memory is kept pinned");
-            // If nothing is watched because nothing pins, the lack of the ring may pass.
-            let may_pass = why.may_pass() || standing.no_ring.is_some_and(Why::may_pass);
-            return Err(if may_pass { Missing::Now } else { Missing::ForGood });
-        }
-        let ring = SendRing::new(own.ring().ok_or(Missing::ForGood)?)?;
+            if why.may_pass() { Missing::Now } else { Missing::ForGood }
+        })?;
+        let ring = SendRing::new(share.ring().ok_or(Missing::ForGood)?)?;
         driver.watch(&ring)?;
-        Ok(Cache { own, ring })
+        Ok(Cache { share, ring })
     }
 }
 

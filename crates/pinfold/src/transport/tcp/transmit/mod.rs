@@ -1,7 +1,7 @@
 //! The ways that long messages leave: copied by the kernel, or sent from where they lie.
 //!
-//! - [`Driver`]: one for an endpoint. Its rings, its pin-down cache, and the parts of that which
-//!   are there.
+//! - [`Driver`]: one for an endpoint. Its rings, its share of the process's translation stack, and
+//!   the parts of that which are there.
 //! - [`Calls`](calls::Calls): one for a connection. The sends without a ring.
 //! - [`Transmitter`]: one for a connection. The mode of each message, and the bytes that the kernel
 //!   may still look at.

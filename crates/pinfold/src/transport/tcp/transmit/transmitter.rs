@@ -15,14 +15,15 @@ use std::{
 };
 
 use pinfold_sys::{cpu::clock, process::Segment as Part, socket::stream};
-use rustix::{io::Errno, param::page_size};
+use rustix::io::Errno;
 
 use super::{
     calls::{Called, Calls},
-    driver::{Driver, InFlightSend},
+    driver::{Driver, InFlightSend, Landed},
 };
 use crate::{
     SendDriver, SendMode,
+    memory::translate::TranslationLevel,
     policy::route::{Outgoing, SendMemory, SendRoute, SentFrom},
 };
 
@@ -44,12 +45,15 @@ pub(crate) struct Transmitted {
     pub driver: SendDriver,
     /// Bytes that the kernel did not copy.
     pub spared: u64,
+    /// The level of the translation stack that had its memory: the slowest that any part took.
+    pub translated: Option<TranslationLevel>,
 }
 
 impl Transmitted {
     /// A message that calls have copied, as far as is known.
     pub(crate) fn copied(name: u64) -> Transmitted {
-        Transmitted { name, mode: SendMode::Plain, driver: SendDriver::Calls, spared: 0 }
+        let (mode, driver, translated) = (SendMode::Plain, SendDriver::Calls, None);
+        Transmitted { name, mode, driver, spared: 0, translated }
     }
 }
 
@@ -69,6 +73,9 @@ struct TransmitMessage {
     /// Bytes that landed copied, and not.
     copied: u64,
     spared: u64,
+    translated: Option<TranslationLevel>,
+    /// True if some of its memory did not stay pinned.
+    unkept: bool,
     /// True if it was not to be copied by calls.
     tried: bool,
     /// True if the cache had no room for some of it.
@@ -85,10 +92,18 @@ impl TransmitMessage {
             in_flight: Vec::new(),
             copied: 0,
             spared: 0,
+            translated: None,
+            unkept: false,
             tried: false,
             uncached: false,
             refused: false,
         }
+    }
+
+    /// The mode by which it was sent: memory that did not stay pinned was pinned for this send.
+    fn mode_done(&self) -> SendMode {
+        let is_cached = matches!(self.mode, SendMode::Cached | SendMode::Aligned);
+        if is_cached && self.unkept { SendMode::PerSend } else { self.mode }
     }
 
     /// Finds out which sends have landed.
@@ -96,11 +111,17 @@ impl TransmitMessage {
         for in_flight in std::mem::take(&mut self.in_flight) {
             let landed = match in_flight {
                 InFlight::Ring(in_flight) => driver.land(in_flight).map_err(InFlight::Ring),
-                InFlight::Call(called) => calls.land(called).map_err(InFlight::Call),
+                InFlight::Call(called) => match calls.land(called) {
+                    Ok((bytes, copied)) => Ok(Landed { bytes, copied, translated: None }),
+                    Err(called) => Err(InFlight::Call(called)),
+                },
             };
             match landed {
-                Ok((bytes, true)) => self.copied += bytes,
-                Ok((bytes, false)) => self.spared += bytes,
+                Ok(Landed { bytes, copied, translated }) => {
+                    *(if copied { &mut self.copied } else { &mut self.spared }) += bytes;
+                    self.translated = self.translated.max(translated.map(|it| it.0));
+                    self.unkept |= translated.is_some_and(|it| !it.1);
+                }
                 Err(in_flight) => self.in_flight.push(in_flight),
             }
         }
@@ -142,10 +163,9 @@ impl Transmitter {
     /// The mode of sending a message.
     pub(crate) fn choose(&mut self, parts: &[Part]) -> SendMode {
         let Some(driver) = &self.driver else { return SendMode::Plain };
-        let memory = match parts {
-            _ if !self.route.wants_cache() || !driver.has_cache() => SendMemory::Unregistered,
-            [part] if part.ptr.addr().is_multiple_of(page_size()) => SendMemory::Placed,
-            _ => SendMemory::Registered,
+        let memory = match self.route.wants_cache() && driver.has_cache() {
+            true => SendMemory::Registered,
+            false => SendMemory::Unregistered,
         };
         let bytes = parts.iter().map(|part| part.len).sum();
         self.route.choose(&Outgoing {
@@ -173,7 +193,7 @@ impl Transmitter {
         let driver = self.driver.clone().filter(|_| !self.now.refused)?;
         self.now.tried = true;
         let cached = matches!(mode, SendMode::Cached | SendMode::Aligned);
-        let mode = if cached && self.now.uncached { SendMode::PerSend } else { mode };
+        let mut mode = if cached && self.now.uncached { SendMode::PerSend } else { mode };
         let by_ring = mode != SendMode::PerSend || driver.has_ring();
         let started = clock::ticks();
         let sent = if by_ring {
@@ -181,6 +201,7 @@ impl Transmitter {
             let took = unsafe { driver.send(socket, mode, parts) };
             took.map(|took| {
                 self.now.in_flight.extend(took.in_flight.into_iter().map(InFlight::Ring));
+                mode = took.mode.unwrap_or(mode);
                 took.bytes
             })
         } else {
@@ -253,11 +274,13 @@ impl Transmitter {
                 self.landing.push_back((name, message));
                 continue;
             }
-            let TransmitMessage { mode, driver, copied, spared, tried, refused, .. } = message;
+            let TransmitMessage { driver, copied, spared, tried, refused, translated, .. } =
+                message;
+            let mode = message.mode_done();
             if tried && !refused {
                 self.route.landed(copied > 0 || spared == 0);
             }
-            self.gone.push(Transmitted { name, mode, driver, spared });
+            self.gone.push(Transmitted { name, mode, driver, spared, translated });
         }
     }
 

@@ -70,10 +70,10 @@ fn the_back_end_keeps_nothing_in_quarantine() {
     let (Some(guard), Some(cache)) = (&own.guard, &own.cache) else { panic!() };
     assert!(own.apply(guard));
     guard.quarantine.lock().note(range.end as u64 - 1, range.end as u64);
-    let refused = cache.begin(HERE, range.start as u64, range.len() as u64).unwrap_err();
+    let begin = |len: usize| cache.translate_unknown(HERE, range.start as u64, len as u64);
+    let refused = begin(range.len()).unwrap_err();
     assert_eq!(refused, NoPin::Refused(Refused::NotKept(Why::Discarding.number())));
-    let hold = cache.begin(HERE, range.start as u64, 3 * PAGE as u64).unwrap();
-    cache.end(hold);
+    cache.end(begin(3 * PAGE).unwrap().hold);
     drop(own);
     unmap(range);
 }

@@ -162,7 +162,7 @@ fn those_who_must_not_wait_hit_what_was_hit_before() {
 type Late = SharedPinCache<Flagged, EndsLate>;
 
 /// A policy during which a transfer ends, as one of another thread may.
-#[derive(Default)]
+#[derive(Clone, Default)]
 struct EndsLate {
     cache: Arc<OnceLock<Late>>,
     hold: Arc<Mutex<Option<Hold>>>,
