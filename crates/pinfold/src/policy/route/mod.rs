@@ -13,6 +13,7 @@ mod learn;
 mod path;
 mod receipt;
 mod refusal;
+mod send_costs;
 mod send_modes;
 mod send_route;
 

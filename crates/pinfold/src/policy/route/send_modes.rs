@@ -18,11 +18,14 @@ pub enum SendMode {
     /// The network takes the bytes from where they lie; their pages are held for the time of the
     /// send: `IORING_OP_SEND_ZC`, or `MSG_ZEROCOPY` where there is no ring. The paper's SCDA.
     PerSend,
-    /// The same from memory that is registered, so held already. The paper's SCDB. Endpoints keep
+    /// The same from memory that is registered, so held already, and still after the send. The
+    /// paper's SCDB. Endpoints keep
     /// memory registered only where they can check that it is still the memory mapped there
     /// (`CAP_SYS_ADMIN`).
     Cached,
-    /// The same from the start of a page, which is a page less to name. The paper's SCDC.
+    /// The same from the start of a page, which is a page less to name. The paper's SCDC, which
+    /// places each message there: a caller's matter, so endpoints, which send a message from where
+    /// it lies, do nothing else for it than for [`SendMode::Cached`], and say that.
     Aligned,
 }
 

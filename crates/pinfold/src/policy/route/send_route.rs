@@ -1,5 +1,5 @@
-//! The send modes of long messages to one peer on another host: by the model of [`SendModes`], as
-//! long as the route does what is asked of it. No I/O.
+//! The send modes of long messages to one peer on another host: by what they cost here
+//! ([`SendCosts`]), as long as the route does what is asked of it. No I/O.
 //!
 //! The kernel may copy a message that was to be sent from where it lies: a route to the same host
 //! always does that, and so does a device that cannot gather. So now and then a message is a
@@ -7,10 +7,7 @@
 //! than a copy would have, the route *rests* for a number of messages that doubles each time; all
 //! of these are copied outright.
 
-use super::{
-    CostCurve, Outgoing, SendCost, SendMode, SendModes, SentFrom, SourceCost,
-    send_modes::SendMemory,
-};
+use super::{Outgoing, SendMode, send_costs::SendCosts, send_modes::SendMemory};
 
 /// Long messages before the first trial: a sender of fewer has no need to know.
 const REST_FIRST: u64 = 16;
@@ -19,30 +16,12 @@ const REST: u64 = 64;
 const REST_MAX: u64 = 1 << 16;
 /// One message in so many is copied although that is not needed, to learn the cost of a copy.
 const LOOK_EVERY: u64 = 64;
-/// The weight of a new observation.
-const WEIGHT: f64 = 0.2;
-/// Bounds within which an observation is believed: one beyond them is an interruption.
-const RATIOS: std::ops::RangeInclusive<f64> = 0.1..=20.0;
-
-/// The costs of the modes where none were measured: a fixed cost, and one for a MiB, in ns. From a
-/// Xeon of 2023.
-const COSTS: [(SendMode, f64, f64); 4] = [
-    (SendMode::Plain, 1_000.0, 90_000.0),
-    // To ask the ring, to have the notice, and for each page to take hold of it and to let go.
-    (SendMode::PerSend, 3_000.0, 13_000.0),
-    // To ask the ring, to have the notice, and to look for each page whether it is there.
-    (SendMode::Cached, 3_900.0, 8_500.0),
-    (SendMode::Aligned, 3_800.0, 8_500.0),
-];
-
 /// How messages to one peer are sent.
 #[derive(Debug)]
 pub(crate) struct SendRoute {
     /// The mode that the program insists on.
     insisted: Option<SendMode>,
-    modes: SendModes,
-    /// Times of sends over the expected times, by [`SendMode`].
-    ratios: [f64; SendMode::ALL.len()],
+    costs: SendCosts,
     /// Messages that are copied before the next trial.
     rest: u64,
     /// Messages that are copied after the next trial if that fails.
@@ -64,16 +43,9 @@ enum State {
 
 impl SendRoute {
     pub(crate) fn new(insisted: Option<SendMode>) -> SendRoute {
-        let mut modes = SendModes::default();
-        for (mode, fixed, mib) in COSTS {
-            let curve = CostCurve::through([(0, fixed), (1 << 20, fixed + mib)]);
-            let cost = SourceCost { curve, several_ns: 0.0, piece_ns: 0.0 };
-            modes.learn(mode, SendCost { cache: cost.clone(), memory: cost });
-        }
         SendRoute {
             insisted,
-            modes,
-            ratios: [1.0; SendMode::ALL.len()],
+            costs: SendCosts::new(),
             rest: REST_FIRST,
             pause: REST,
             state: State::Copying,
@@ -101,16 +73,11 @@ impl SendRoute {
             self.rest -= 1;
             return SendMode::Plain;
         }
-        let cheapest = |ratios: [f64; SendMode::ALL.len()]| {
-            let cost = |mode: SendMode| Some(self.modes.predict(mode, it)? * ratios[mode as usize]);
-            let known = SendMode::ALL.into_iter().filter_map(|mode| Some((mode, cost(mode)?)));
-            known.min_by(|a, b| a.1.total_cmp(&b.1)).map_or(SendMode::Plain, |best| best.0)
-        };
-        let mode = cheapest(self.ratios);
+        let mode = self.costs.cheapest(it);
         if mode.copies() {
             // The mode copies by nature, or since the other was found to be slower: then that gets
             // another chance some time.
-            if !cheapest([1.0; SendMode::ALL.len()]).copies() {
+            if !self.costs.cheapest_elsewhere(it).copies() {
                 self.failed();
             }
             return SendMode::Plain;
@@ -128,17 +95,7 @@ impl SendRoute {
 
     /// A call has sent `bytes` bytes in `ns` nanoseconds.
     pub(crate) fn took(&mut self, mode: SendMode, bytes: usize, ns: u64) {
-        let it = Outgoing {
-            bytes,
-            pieces: 1,
-            pages: 0,
-            from: SentFrom::Memory,
-            memory: SendMemory::Placed,
-        };
-        let Some(expected) = self.modes.predict(mode, &it).filter(|ns| *ns > 0.0) else { return };
-        let ratio = (ns as f64 / expected).clamp(*RATIOS.start(), *RATIOS.end());
-        let known = &mut self.ratios[mode as usize];
-        *known += WEIGHT * (ratio - *known);
+        self.costs.took(mode, bytes, ns);
     }
 
     /// A message that was not to be copied has been sent, and the kernel is done with it.
@@ -156,8 +113,7 @@ impl SendRoute {
         self.state = State::Copying;
         self.rest = self.pause;
         self.pause = (self.pause * 2).min(REST_MAX);
-        // The times of before say little of those to come.
-        self.ratios = [1.0; SendMode::ALL.len()];
+        self.costs.forget_uncopied();
     }
 }
 
@@ -165,7 +121,8 @@ impl SendRoute {
 fn as_far_as_possible(mode: SendMode, memory: SendMemory) -> SendMode {
     match (mode, memory) {
         (SendMode::Aligned | SendMode::Cached, SendMemory::Unregistered) => SendMode::PerSend,
-        (SendMode::Aligned, SendMemory::Registered) => SendMode::Cached,
+        // Messages are sent from where they lie: none is placed.
+        (SendMode::Aligned, _) => SendMode::Cached,
         (mode, _) => mode,
     }
 }
