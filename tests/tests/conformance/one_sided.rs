@@ -71,11 +71,11 @@ impl Memory {
                 Box::new(move || region.to_vec().unwrap())
             }
             Memory::Buffer(registered) => {
-                let bytes = registered.into_inner().map_err(|(error, _)| error).unwrap();
+                let bytes = registered.into_inner().map_err(|kept| kept.0).unwrap();
                 Box::new(move || bytes.clone())
             }
             Memory::Shared(registered) => {
-                let bytes = registered.into_inner().map_err(|(error, _)| error).unwrap();
+                let bytes = registered.into_inner().map_err(|kept| kept.0).unwrap();
                 Box::new(move || bytes.to_vec())
             }
         }

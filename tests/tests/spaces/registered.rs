@@ -75,7 +75,7 @@ fn give_back<B: OwnedBufMut>(
     assert!(registered.word32(4).is_some() && registered.word32(LEN).is_none());
     show(endpoint, peer, &registered);
     told(endpoint, peer);
-    let buffer = registered.into_inner().map_err(|(error, _)| error).unwrap();
+    let buffer = registered.into_inner().map_err(|kept| kept.0).unwrap();
     let contents = look(&buffer);
     for _ in 0..20 {
         thread::yield_now();

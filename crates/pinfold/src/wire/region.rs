@@ -99,7 +99,7 @@ pub(crate) struct Extent {
 const KIND: u32 = 8;
 
 const fn kind(readable: u64, writable: bool, high: u64) -> u64 {
-    high << KIND | readable + writable as u64
+    (high << KIND) | (readable + writable as u64)
 }
 
 impl Opened {

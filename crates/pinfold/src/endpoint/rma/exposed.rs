@@ -155,7 +155,7 @@ impl Exposed {
     }
 
     /// Arenas that peers may be using are never given back.
-    fn give_up(&mut self) {
+    pub(super) fn give_up(&mut self) {
         std::mem::forget(std::mem::replace(&mut self.end, End::Over));
     }
 }

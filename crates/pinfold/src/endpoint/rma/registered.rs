@@ -63,7 +63,7 @@ impl Endpoint {
     /// remote.write(1000, b"from far")?;
     /// assert_eq!(remote.fetch_add(8, 1u64)?, u64::from_ne_bytes([7; 8]));
     ///
-    /// let buffer = registered.into_inner().map_err(|(error, _)| error)?;
+    /// let buffer = registered.into_inner().map_err(|kept| kept.0)?;
     /// assert_eq!(&buffer[1000..1008], b"from far");
     /// assert!(remote.read(0, &mut word).is_err());
     /// # Ok(())
@@ -162,15 +162,15 @@ impl<B: OwnedBufMut> Registered<B> {
     ///
     /// # Errors
     /// [`Error::StillVisited`]: a peer has not left; peers cannot come any more, and this may be
-    /// called again. [`Error::Forked`]: the exposure is the parent's.
-    pub fn into_inner(mut self) -> std::result::Result<B, (Error, Registered<B>)> {
+    /// called again on what comes back. [`Error::Forked`]: the exposure is the parent's.
+    pub fn into_inner(mut self) -> std::result::Result<B, Box<(Error, Registered<B>)>> {
         if let Err(error) = self.exposed.end() {
-            return Err((error, self));
+            return Err(Box::new((error, self)));
         }
         match self.buffer.take() {
             // SAFETY: initialised, and the exposure has ended.
             Some(buffer) => Ok(unsafe { buffer.assume_init() }),
-            None => Err((Error::Closed, self)),
+            None => Err(Box::new((Error::Closed, self))),
         }
     }
 }
@@ -181,7 +181,10 @@ impl<B: OwnedBufMut> Drop for Registered<B> {
         match self.exposed.end() {
             // SAFETY: initialised, and the exposure has ended.
             Ok(()) => drop(unsafe { buffer.assume_init() }),
-            Err(error) => tracing::warn!(%error, "a buffer stays, for a peer may be using it"),
+            Err(error) => {
+                tracing::warn!(%error, "a buffer stays, for a peer may be using it");
+                self.exposed.give_up();
+            }
         }
     }
 }

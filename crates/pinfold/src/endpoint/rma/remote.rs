@@ -81,6 +81,9 @@ mod sealed {
 #[derive(Clone)]
 pub struct Remote<N: Addressing>(pub(super) Arc<Inner>, PhantomData<N>);
 
+/// Parts of an operation.
+type Few<T> = SmallVec<[T; 4]>;
+
 impl<N: Addressing> Remote<N> {
     pub(crate) fn open(shared: &Arc<Shared>, peer: PeerId, key: &RegionKey) -> Result<Remote<N>> {
         Inner::open(shared, peer, key).map(|inner| Remote(Arc::new(inner), PhantomData))
@@ -198,8 +201,7 @@ impl<N: Addressing> Remote<N> {
     pub fn write_vectored(&self, parts: &[(u64, &[u8])]) -> Result<Receipt> {
         let written = if N::BY_ADDRESS {
             let parts = parts.iter().map(|(at, data)| Ok((self.offset(*at, data.len())?, *data)));
-            let parts: Result<SmallVec<[(u64, &[u8]); 4]>> = parts.collect();
-            self.0.write_parts(&parts?)
+            self.0.write_parts(&parts.collect::<Result<Few<_>>>()?)
         } else {
             self.0.write_parts(parts)
         };
@@ -214,8 +216,7 @@ impl<N: Addressing> Remote<N> {
         let read = if N::BY_ADDRESS {
             let parts =
                 parts.iter_mut().map(|(at, into)| Ok((self.offset(*at, into.len())?, &mut **into)));
-            let parts: Result<SmallVec<[(u64, &mut [u8]); 4]>> = parts.collect();
-            self.0.read_parts(&mut parts?)
+            self.0.read_parts(&mut parts.collect::<Result<Few<_>>>()?)
         } else {
             self.0.read_parts(parts)
         };

@@ -105,7 +105,7 @@ impl Core {
         let (writable, flag) = (entry.is_writable(), entry.flag.clone());
         let extent = Extent { start, len, writable };
         let refused = match peer.cma_access.here(writable) {
-            _ if full => Some(Refusal::NotLeft),
+            Ok(()) if full => Some(Refusal::NotLeft),
             said => said.err(),
         };
         match (&entry.memory, open.by) {
