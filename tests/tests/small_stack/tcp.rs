@@ -1,6 +1,6 @@
 //! Peers on other hosts, in the clear and encrypted.
 
-use pinfold::{Builder, Endpoint, SendMode};
+use pinfold::{Builder, Endpoint, SendMode, TranslationLevel};
 use pinfold_tests::stamp;
 
 use super::{both, one_sided};
@@ -14,7 +14,8 @@ fn tcp(builder: impl Fn() -> Builder) {
         builders,
         |one, peer| {
             for len in [0, 56, 57, 5000, 100_000, 3 << 20] {
-                one.send(peer, 1, &stamp::bytes(len, 1)).unwrap();
+                let sent = one.send(peer, 1, &stamp::bytes(len, 1)).unwrap();
+                let _ = sent.translated().map(TranslationLevel::name);
                 stamp::check(&one.recv(peer, 1).unwrap(), 2);
             }
             let mut echo = one.recv_message(peer, 3);

@@ -121,7 +121,14 @@ impl Receipt {
 
     /// The level of the translation stack that had the memory which the message was sent from: of
     /// several parts, the slowest. `None`: the stack was not asked, since the message was copied or
-    /// pinned by the kernel for itself.
+    /// pinned by the kernel for itself. A message of [`SendMode::Cached`] has one, and so has one
+    /// whose memory was pinned by the stack for this message alone.
+    ///
+    /// ```
+    /// use pinfold::{Path, Receipt};
+    ///
+    /// assert_eq!(Receipt::new(Path::Eager, 8).translated(), None);
+    /// ```
     pub const fn translated(&self) -> Option<TranslationLevel> {
         match self.sent {
             Some(Sent::By(_, By::Ring(level))) => level,

@@ -145,8 +145,9 @@ struct Rings {
 pub(super) struct Took {
     pub bytes: usize,
     pub in_flight: SmallVec<[InFlightSend; 2]>,
-    /// The mode: [`SendMode::PerSend`] where memory of the cache is pinned for this send alone.
-    pub mode: Option<SendMode>,
+    /// The mode that has this cost: [`SendMode::PerSend`] where memory was pinned for this send
+    /// alone.
+    pub cost_of: Option<SendMode>,
 }
 
 /// A send whose bytes the kernel does not look at any more.
@@ -257,8 +258,8 @@ impl Driver {
             Ok(bytes) => {
                 let unkept =
                     |it: &InFlightSend| it.hold.as_ref().is_some_and(|hold| hold.kept().is_err());
-                let mode = if in_flight.iter().any(unkept) { SendMode::PerSend } else { mode };
-                Ok(Took { bytes, in_flight, mode: Some(mode) })
+                let cost_of = if in_flight.iter().any(unkept) { SendMode::PerSend } else { mode };
+                Ok(Took { bytes, in_flight, cost_of: Some(cost_of) })
             }
             Err(errno) => {
                 // The kernel posts a completion even for a send that it refused.

@@ -193,15 +193,16 @@ impl Transmitter {
         let driver = self.driver.clone().filter(|_| !self.now.refused)?;
         self.now.tried = true;
         let cached = matches!(mode, SendMode::Cached | SendMode::Aligned);
-        let mut mode = if cached && self.now.uncached { SendMode::PerSend } else { mode };
+        let mode = if cached && self.now.uncached { SendMode::PerSend } else { mode };
         let by_ring = mode != SendMode::PerSend || driver.has_ring();
+        let mut cost_of = mode;
         let started = clock::ticks();
         let sent = if by_ring {
             // SAFETY: by contract.
             let took = unsafe { driver.send(socket, mode, parts) };
             took.map(|took| {
                 self.now.in_flight.extend(took.in_flight.into_iter().map(InFlight::Ring));
-                mode = took.mode.unwrap_or(mode);
+                cost_of = took.cost_of.unwrap_or(mode);
                 took.bytes
             })
         } else {
@@ -217,7 +218,7 @@ impl Transmitter {
                 if bytes > 0 {
                     self.now.mode = mode;
                     self.now.driver = if by_ring { SendDriver::Ring } else { SendDriver::Calls };
-                    self.route.took(mode, bytes, clock::ns_of(clock::ticks() - started));
+                    self.route.took(cost_of, bytes, clock::ns_of(clock::ticks() - started));
                 }
                 Some(bytes)
             }
