@@ -1,6 +1,6 @@
 //! The results on standard output.
 
-use std::fmt::Write as _;
+use std::{fmt::Write as _, path::PathBuf};
 
 use super::{
     args::Output,
@@ -8,7 +8,7 @@ use super::{
     compare::{Row, rows},
     fail::{Fail, Result},
     findings::Findings,
-    marks,
+    html, marks,
     record::Record,
     terms::{Cell, Kind, Setting, What},
     units,
@@ -32,6 +32,19 @@ pub(crate) fn print(findings: &Findings, output: &Output) -> Result<()> {
 /// [`Fail::Lost`].
 pub(crate) fn put(text: &str) -> Result<()> {
     Ok(output::put("the results", text)?)
+}
+
+/// Shows results as text, and in the files that were asked for, each with contents of its own. If
+/// one way fails, the others still show them.
+pub(crate) fn show(
+    text: &str,
+    files: &[(&Option<PathBuf>, &dyn Fn() -> Result<String>)],
+) -> Result<()> {
+    let written = files.iter().map(|(file, contents)| match file {
+        Some(file) => html::put(&contents()?, file),
+        None => Ok(()),
+    });
+    written.fold(put(text), shown)
 }
 
 /// The failure to show the findings in one of two ways; if both failed, the second's.

@@ -8,7 +8,42 @@ use std::{
 
 use signal_hook::consts::SIGXFSZ;
 
-use crate::console::progress::say;
+use super::{output::Lost, progress::say};
+
+/// The reason why a command failed.
+pub enum End {
+    /// An operation that failed, and a remedy.
+    Failed(String),
+    /// The output is lost.
+    Lost(Lost),
+}
+
+impl From<String> for End {
+    fn from(why: String) -> End {
+        End::Failed(why)
+    }
+}
+
+impl From<&str> for End {
+    fn from(why: &str) -> End {
+        End::Failed(why.to_owned())
+    }
+}
+
+impl From<Lost> for End {
+    fn from(lost: Lost) -> End {
+        End::Lost(lost)
+    }
+}
+
+/// Reports why a command failed, if it did, and returns the status for it.
+pub fn end(done: Result<(), End>) -> ExitCode {
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(End::Failed(why)) => failed(why),
+        Err(End::Lost(lost)) => lost.end(1),
+    }
+}
 
 /// Makes a write that exceeds `ulimit -f` fail with an error, which is reported and cleaned up
 /// after; else `SIGXFSZ` would end the process without a word (`setrlimit(2)`).

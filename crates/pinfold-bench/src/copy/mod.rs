@@ -97,8 +97,7 @@ fn show(found: &Findings, output: &Output) -> Result<()> {
     } else {
         text::ring(found)
     };
-    let written = output.html.as_ref().map_or(Ok(()), |file| html::put(&page::page(found), file));
-    table::shown(table::put(&text), written)
+    table::show(&text, &[(&output.html, &|| Ok(page::page(found)))])
 }
 
 /// One object a line.

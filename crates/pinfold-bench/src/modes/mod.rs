@@ -89,8 +89,7 @@ fn act(args: &ModesArgs) -> Result<()> {
     show(&found, &output)
 }
 
-/// Shows the findings, in every way that was asked for. If one way fails, the others still show
-/// them.
+/// Shows the findings, in every way that was asked for.
 fn show(found: &Findings, output: &Output) -> Result<()> {
     let text = if output.json {
         found.notes.iter().for_each(say);
@@ -98,7 +97,6 @@ fn show(found: &Findings, output: &Output) -> Result<()> {
     } else {
         text::text(found)
     };
-    let csv = output.csv.as_ref().map_or(Ok(()), |file| html::put(&record::csv(found)?, file));
-    let html = output.html.as_ref().map_or(Ok(()), |file| html::put(&page::page(found), file));
-    table::shown(table::shown(table::put(&text), csv), html)
+    let (csv, html) = (|| record::csv(found), || Ok(page::page(found)));
+    table::show(&text, &[(&output.csv, &csv), (&output.html, &html)])
 }

@@ -60,8 +60,7 @@ fn act(args: &TcpArgs) -> Result<()> {
     show(&found, &output)
 }
 
-/// Shows the findings, in every way that was asked for. If one way fails, the others still show
-/// them.
+/// Shows the findings, in every way that was asked for.
 fn show(found: &Findings, output: &Output) -> Result<()> {
     let text = if output.json {
         found.notes.iter().for_each(say);
@@ -69,6 +68,5 @@ fn show(found: &Findings, output: &Output) -> Result<()> {
     } else {
         text::text(found)
     };
-    let html = output.html.as_ref().map_or(Ok(()), |file| html::put(&page::page(found), file));
-    table::shown(table::put(&text), html)
+    table::show(&text, &[(&output.html, &|| Ok(page::page(found)))])
 }

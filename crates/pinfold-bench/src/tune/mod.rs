@@ -17,9 +17,9 @@ use self::report::{Measuring, Report};
 use crate::{
     busy,
     console::{
-        exit,
+        exit::{self, End},
         fold::width_of_stdout,
-        output::{Lost, put},
+        output::put,
         progress::{say, steps},
     },
     load::{Conditions, Load, Meter},
@@ -31,26 +31,7 @@ const STEPS: u64 = 1000;
 /// Runs `pinfold tune`.
 #[inline(never)]
 pub fn run(args: &TuneArgs) -> ExitCode {
-    let done = if args.show { print(args, &show()) } else { measure(args) };
-    match done {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(End::Failed(why)) => exit::failed(why),
-        Err(End::Lost(lost)) => lost.end(1),
-    }
-}
-
-/// The reason why the command failed.
-enum End {
-    /// An operation that failed, and a remedy.
-    Failed(String),
-    /// The report is lost.
-    Lost(Lost),
-}
-
-impl From<String> for End {
-    fn from(why: String) -> End {
-        End::Failed(why)
-    }
+    exit::end(if args.show { print(args, &show()) } else { measure(args) })
 }
 
 /// Measures, keeps and prints.

@@ -13,8 +13,8 @@ use pinfold::Endpoint;
 use pinfold_bench::units;
 
 use crate::{
-    exit,
-    output::{Lost, put},
+    exit::{self, End},
+    output::put,
     words::Words,
 };
 
@@ -28,31 +28,7 @@ pub(super) fn reach(address: &str, key: Option<&Path>, tls: bool) -> ExitCode {
             "{address}: write tcp:HOST:PORT; what is on this host `pinfold top` shows"
         ));
     };
-    match steps(address, place, key, tls) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(End::Failed(why)) => exit::failed(why),
-        Err(End::Lost(lost)) => lost.end(1),
-    }
-}
-
-/// The reason why it does not go on.
-enum End {
-    /// A step failed.
-    Failed(String),
-    /// The output is lost.
-    Lost(Lost),
-}
-
-impl From<String> for End {
-    fn from(why: String) -> End {
-        End::Failed(why)
-    }
-}
-
-impl From<&str> for End {
-    fn from(why: &str) -> End {
-        End::Failed(why.to_owned())
-    }
+    exit::end(steps(address, place, key, tls))
 }
 
 fn steps(address: &str, place: &str, key: Option<&Path>, tls: bool) -> Result<(), End> {

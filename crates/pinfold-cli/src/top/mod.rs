@@ -27,7 +27,7 @@ use pinfold::status;
 
 use self::{flow::Flows, screen::Screen};
 use crate::{
-    exit,
+    exit::{self, End},
     fold::width_of_stdout,
     output::{self, Lost},
     signals,
@@ -41,31 +41,7 @@ const FIRST: Duration = Duration::from_millis(250);
 /// Runs `pinfold top`.
 #[inline(never)]
 pub(crate) fn run(args: &TopArgs) -> ExitCode {
-    match watch(args) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(End::Failed(why)) => exit::failed(why),
-        Err(End::Lost(lost)) => lost.end(1),
-    }
-}
-
-/// The reason why the command failed.
-enum End {
-    /// Nothing can be seen; the reason.
-    Failed(String),
-    /// The output is lost.
-    Lost(Lost),
-}
-
-impl From<String> for End {
-    fn from(why: String) -> End {
-        End::Failed(why)
-    }
-}
-
-impl From<Lost> for End {
-    fn from(lost: Lost) -> End {
-        End::Lost(lost)
-    }
+    exit::end(watch(args))
 }
 
 fn watch(args: &TopArgs) -> Result<(), End> {
