@@ -31,7 +31,7 @@ pub use self::{
     baseline::Baseline,
     block_on::block_on,
     network::Network,
-    pair::{driven, pair, tcp_pair},
+    pair::{Pair, driven, pair, progress_until, tcp_pair, wait_for_empty},
     role::Args,
     seen::{status_of, until},
     skip::skip,

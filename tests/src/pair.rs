@@ -4,9 +4,78 @@ use std::{
     panic,
     sync::atomic::{AtomicBool, AtomicU32, Ordering},
     thread,
+    time::Instant,
 };
 
-use pinfold::{Builder, Endpoint, PeerId};
+use pinfold::{Arena, Builder, Endpoint, PeerId};
+
+use crate::role::PATIENCE;
+
+/// Two endpoints of one thread that are connected, each with its name for the other.
+pub struct Pair {
+    /// One, which listens.
+    pub one: Endpoint,
+    /// Its name for the other.
+    pub to_two: PeerId,
+    /// The other.
+    pub two: Endpoint,
+    /// Its name for the one.
+    pub to_one: PeerId,
+}
+
+impl Pair {
+    /// On one host, as [`pair`].
+    ///
+    /// # Panics
+    /// As [`pair`].
+    pub fn new(name: &str, builder: impl Fn() -> Builder) -> Pair {
+        let (one, to_two, two, to_one) = pair(name, builder(), builder());
+        Pair { one, to_two, two, to_one }
+    }
+
+    /// Over TCP.
+    ///
+    /// # Panics
+    /// As [`tcp_pair`].
+    pub fn tcp() -> Pair {
+        let builder = || Endpoint::builder().local_shortcut(false);
+        let (one, to_two, two, to_one) = tcp_pair(builder(), builder(), str::to_owned);
+        Pair { one, to_two, two, to_one }
+    }
+
+    /// Both make progress until a condition holds.
+    ///
+    /// # Panics
+    /// As [`progress_until`].
+    #[track_caller]
+    pub fn until(&self, what: &str, is_so: impl FnMut() -> bool) {
+        progress_until(&[&self.one, &self.two], what, is_so);
+    }
+}
+
+/// Endpoints make progress until a condition holds.
+///
+/// # Panics
+/// With `what`, if it does not within [`PATIENCE`], or one of them is closed.
+#[track_caller]
+pub fn progress_until(endpoints: &[&Endpoint], what: &str, mut is_so: impl FnMut() -> bool) {
+    let end = Instant::now() + PATIENCE;
+    while !is_so() {
+        assert!(Instant::now() < end, "{what}");
+        for endpoint in endpoints {
+            endpoint.progress().expect("open");
+        }
+    }
+}
+
+/// An endpoint makes progress until all buffers of an arena have been given back.
+///
+/// # Panics
+/// As [`progress_until`].
+#[track_caller]
+pub fn wait_for_empty(endpoint: &Endpoint, arena: &Arena) {
+    progress_until(&[endpoint], "not given back", || arena.stats().buffers == 0);
+}
 
 /// Two endpoints of the calling thread that are connected, each with its name for the other. The
 /// first listens at a name that begins with `name`.

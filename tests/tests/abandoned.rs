@@ -9,14 +9,14 @@ use std::{
     pin::Pin,
     task::{Context, Poll, Waker},
     thread,
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use pinfold::{
     Arena, Builder, DonatedBuf, Endpoint, Error, Path, PathSet, PeerId, Progress, Source, TagMatch,
 };
 use pinfold_tests::{
-    block_on, pair,
+    block_on, pair, progress_until,
     role::PATIENCE,
     stamp::{self, Random},
 };
@@ -57,17 +57,6 @@ fn donation(arena: &Arena, len: usize, seed: u64) -> DonatedBuf {
     let mut buf = arena.alloc(len).unwrap();
     stamp::fill(&mut buf, seed);
     buf.into()
-}
-
-/// Has both endpoints make progress until `is_so`.
-fn until(ends: [&Endpoint; 2], what: &str, mut is_so: impl FnMut() -> bool) {
-    let end = Instant::now() + PATIENCE;
-    while !is_so() {
-        assert!(Instant::now() < end, "{what}");
-        for endpoint in ends {
-            endpoint.progress().unwrap();
-        }
-    }
 }
 
 fn take_turns(endpoint: &Endpoint, turns: u64) {
@@ -289,7 +278,7 @@ fn results_that_nobody_took() {
         let send = || {
             for message in [&bytes, &others] {
                 let mut sent = b.send_owned(to_a, TAG, message.clone());
-                until([&a, &b], "sent", || sent.try_wait().is_some());
+                progress_until(&[&a, &b], "sent", || sent.try_wait().is_some());
             }
             settle(&a);
         };
@@ -322,7 +311,7 @@ fn results_that_nobody_took() {
         // Another receive waits already.
         let first = a.recv_owned(to_b, TAG, vec![0; 100_000]);
         let mut sent = b.send_owned(to_a, TAG, bytes.clone());
-        until([&a, &b], "sent", || sent.try_wait().is_some());
+        progress_until(&[&a, &b], "sent", || sent.try_wait().is_some());
         settle(&a);
         let mut waits = a.recv_owned(to_b, TAG, vec![0; 100_000]);
         assert!(waits.try_wait().is_none());
@@ -416,9 +405,9 @@ fn in_the_middle(
             assert_eq!(found.len, len as u64, "{kind} {turns}");
             let mut next = a.recv_owned(to_b, TAG, vec![0; len]);
             let mut last = a.recv_message(to_b, TAG);
-            until([&a, &b], "the sender is told", || sent.try_wait().is_some());
+            progress_until(&[&a, &b], "the sender is told", || sent.try_wait().is_some());
             let mut done = None;
-            until([&a, &b], "the next receive ends", || {
+            progress_until(&[&a, &b], "the next receive ends", || {
                 done = next.try_wait();
                 done.is_some()
             });
@@ -427,7 +416,7 @@ fn in_the_middle(
             assert_eq!((received.len, received.receipt.bytes), (len as u64, len as u64));
             stamp::check(&bytes, 1);
             let mut message = None;
-            until([&a, &b], "the last", || {
+            progress_until(&[&a, &b], "the last", || {
                 message = last.try_wait();
                 message.is_some()
             });
@@ -511,7 +500,7 @@ fn a_deadline_that_passes_in_the_middle() {
     }
     let mut next = a.recv_message(to_b, TAG);
     let mut message = None;
-    until([&a, &b], "the rest", || {
+    progress_until(&[&a, &b], "the rest", || {
         message = message.take().or_else(|| next.try_wait());
         sent.try_wait();
         message.is_some()

@@ -15,7 +15,7 @@ use pinfold_tests::{
     pair,
     role::{self, PATIENCE, hear, say},
     stage::all_end_well,
-    stamp,
+    stamp, tcp_pair,
 };
 
 pinfold_tests::roles!(giver, taker, holder, closer, idler, drainer);
@@ -469,14 +469,7 @@ fn draining_beside_a_thread_that_sleeps() {
 
 fn tcp() -> (Endpoint, PeerId, Endpoint, PeerId) {
     let by = || Endpoint::builder().local_shortcut(false);
-    let one = by().listen("tcp:127.0.0.1:0").build().unwrap();
-    let two = by().build().unwrap();
-    let address = one.listens_at().unwrap();
-    let (to_two, to_one) = thread::scope(|scope| {
-        let calls = scope.spawn(|| two.connect(&address).unwrap());
-        (one.accept().unwrap(), calls.join().unwrap())
-    });
-    (one, to_two, two, to_one)
+    tcp_pair(by(), by(), str::to_owned)
 }
 
 /// Closing waits for a gift that went as a copy.

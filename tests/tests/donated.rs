@@ -11,6 +11,7 @@ use pinfold_tests::{
     Args, Stage, block_on, pair,
     role::{self, PATIENCE, hear, say},
     stage::all_end_well,
+    tcp_pair,
 };
 use rustix::process::Signal;
 
@@ -454,13 +455,7 @@ fn frames_go_by_themselves() {
     // To another host as well.
     let arena = Arena::new().unwrap();
     let by = || by().local_shortcut(false);
-    let one = by().listen("tcp:127.0.0.1:0").build().unwrap();
-    let two = by().build().unwrap();
-    let address = one.listens_at().unwrap();
-    let (to_two, to_one) = thread::scope(|scope| {
-        let calls = scope.spawn(|| two.connect(&address).unwrap());
-        (one.accept().unwrap(), calls.join().unwrap())
-    });
+    let (one, to_two, two, to_one) = tcp_pair(by(), by(), str::to_owned);
     for number in 0..50 {
         one.give_latest(to_two, 7, frame(&arena, FRAME, number)).unwrap();
     }

@@ -13,22 +13,13 @@ use pinfold_tests::{
     pair,
     role::{self, PATIENCE, hear, note, say},
     stage::all_end_well,
-    stamp,
+    stamp, wait_for_empty,
 };
 
 pinfold_tests::roles!(giver, looker, short_of_space, crowd_giver, holder, forgets, leaver, keeper);
 
 const MIB: usize = 1 << 20;
 const SIZES: [usize; 9] = [0, 1, 8, 57, 4096, 65_537, MIB, 9 * MIB + 5, 200 * MIB];
-
-/// Memory comes back when the receiver's word has come.
-fn wait_for_empty(endpoint: &Endpoint, arena: &Arena) {
-    let end = std::time::Instant::now() + PATIENCE;
-    while arena.stats().buffers > 0 {
-        assert!(std::time::Instant::now() < end, "not given back: {:?}", arena.stats());
-        endpoint.progress().unwrap();
-    }
-}
 
 fn builder() -> Builder {
     Endpoint::builder()

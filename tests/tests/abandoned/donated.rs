@@ -4,7 +4,7 @@
 use pinfold::{Arena, Error, Path};
 use pinfold_tests::{pair, stamp};
 
-use super::{MIB, TAG, builder, donation, until, work};
+use super::{MIB, TAG, builder, donation, progress_until, work};
 
 #[test]
 fn memory_that_was_given_away() {
@@ -34,7 +34,7 @@ fn memory_that_was_given_away() {
                 1 => {
                     let mut request = a.recv_owned(to_b, TAG, vec![0; len]);
                     let mut done = None;
-                    until([&a, &b], "copied", || {
+                    progress_until(&[&a, &b], "copied", || {
                         done = request.try_wait();
                         done.is_some()
                     });
@@ -43,7 +43,7 @@ fn memory_that_was_given_away() {
                     stamp::check(&bytes, 1);
                     let mut request = a.recv_message(to_b, TAG);
                     let mut done = None;
-                    until([&a, &b], "copied", || {
+                    progress_until(&[&a, &b], "copied", || {
                         done = request.try_wait();
                         done.is_some()
                     });
@@ -55,7 +55,7 @@ fn memory_that_was_given_away() {
                     assert!(handoff.cancel());
                     assert!(vectored.cancel());
                     let mut ended = (None, None);
-                    until([&a, &b], "taken back", || {
+                    progress_until(&[&a, &b], "taken back", || {
                         ended.0 = ended.0.take().or_else(|| handoff.try_wait());
                         ended.1 = ended.1.take().or_else(|| vectored.try_wait());
                         ended.0.is_some() && ended.1.is_some()
@@ -67,7 +67,7 @@ fn memory_that_was_given_away() {
                 }
             }
             let mut ended = (None, None);
-            until([&a, &b], "given back", || {
+            progress_until(&[&a, &b], "given back", || {
                 ended.0 = ended.0.take().or_else(|| handoff.try_wait());
                 ended.1 = ended.1.take().or_else(|| vectored.try_wait());
                 ended.0.is_some() && ended.1.is_some()
@@ -83,7 +83,7 @@ fn memory_that_was_given_away() {
         let view = a.view_request(to_b, TAG).wait().unwrap();
         stamp::check(&view.to_vec().unwrap(), 5);
         drop(view);
-        until([&a, &b], "all is back in the arena", || arena.stats().buffers == 0);
+        progress_until(&[&a, &b], "all is back in the arena", || arena.stats().buffers == 0);
     }
     let received = a.counters().received;
     let all: u64 = received.iter().map(|count| count.messages).sum();

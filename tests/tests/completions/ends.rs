@@ -48,7 +48,7 @@ unsafe impl OwnedBufMut for Counted {
 #[test]
 fn the_end_of_an_endpoint_ends_all() {
     let count = Arc::default();
-    let pair = Pair::new(Endpoint::builder);
+    let pair = Pair::new("completions", Endpoint::builder);
     let queue = CompletionQueue::new().unwrap();
     for number in 0..20 {
         let buffer = Counted::new(vec![0; 100], &count);
@@ -107,7 +107,7 @@ pub fn mortal(args: &Args) {
 #[test]
 fn a_queue_that_is_dropped_loses_no_message() {
     let count = Arc::default();
-    let pair = Pair::new(Endpoint::builder);
+    let pair = Pair::new("completions", Endpoint::builder);
     let queue = CompletionQueue::new().unwrap();
     for number in 0..8 {
         let buffer = Counted::new(vec![0; 64], &count);
@@ -128,7 +128,7 @@ fn a_queue_that_is_dropped_loses_no_message() {
 #[test]
 fn sends_of_a_queue_that_is_dropped_keep_their_buffers_as_long_as_they_need() {
     let count = Arc::default();
-    let pair = Pair::new(Endpoint::builder);
+    let pair = Pair::new("completions", Endpoint::builder);
     for len in [8, 3_000, 2 << 20] {
         let queue = CompletionQueue::new().unwrap();
         let buffer = Counted::new(stamp::bytes(len, 1), &count);
@@ -150,7 +150,7 @@ fn sends_of_a_queue_that_is_dropped_keep_their_buffers_as_long_as_they_need() {
 #[test]
 fn completions_that_are_left_are_dropped_with_it() {
     let count = Arc::default();
-    let pair = Pair::new(Endpoint::builder);
+    let pair = Pair::new("completions", Endpoint::builder);
     let queue = CompletionQueue::new().unwrap();
     for number in 0..4 {
         let buffer = Counted::new(stamp::bytes(8, number), &count);

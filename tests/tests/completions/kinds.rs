@@ -70,7 +70,7 @@ fn messages(pair: &Pair) {
 
 #[test]
 fn messages_on_one_host() {
-    messages(&Pair::new(Endpoint::builder));
+    messages(&Pair::new("completions", Endpoint::builder));
 }
 
 #[test]
@@ -81,7 +81,7 @@ fn messages_over_tcp() {
 /// The bytes that fit are in the buffer, and the error says how many there were.
 #[test]
 fn a_message_that_is_too_long_is_cut() {
-    let pair = Pair::new(Endpoint::builder);
+    let pair = Pair::new("completions", Endpoint::builder);
     let queue = CompletionQueue::new().unwrap();
     for len in [40, 5_000, 1 << 20] {
         queue.add(1, pair.one.recv_owned(pair.to_two, 1, vec![0; len / 2]));
@@ -99,7 +99,7 @@ fn a_message_that_is_too_long_is_cut() {
 
 #[test]
 fn a_buffer_of_another_type_stays() {
-    let pair = Pair::new(Endpoint::builder);
+    let pair = Pair::new("completions", Endpoint::builder);
     let queue = CompletionQueue::new().unwrap();
     queue.add(1, pair.one.recv_owned(pair.to_two, 1, vec![0; 5]));
     pair.two.send(pair.to_one, 1, b"hello").unwrap();
@@ -111,7 +111,7 @@ fn a_buffer_of_another_type_stays() {
 #[test]
 fn answers_of_handlers() {
     let echo = || Endpoint::builder().handle(1, |active| active.reply(active.payload()).unwrap());
-    let pair = Pair::new(echo);
+    let pair = Pair::new("completions", echo);
     let queue = CompletionQueue::new().unwrap();
     driven(&pair.two, || {
         for len in [0, 8, 300, 200_000] {
@@ -192,7 +192,7 @@ fn regions(pair: &Pair) {
 
 #[test]
 fn regions_on_one_host() {
-    regions(&Pair::new(Endpoint::builder));
+    regions(&Pair::new("completions", Endpoint::builder));
 }
 
 #[test]

@@ -120,7 +120,7 @@ fn endpoints_by_calls_that_wait() {
 
 #[test]
 fn a_wait_has_an_end() {
-    let pair = Pair::new(Endpoint::builder);
+    let pair = Pair::new("completions", Endpoint::builder);
     let queue = CompletionQueue::new().unwrap();
     let mut ended = Vec::new();
     let short = Duration::from_millis(30);
@@ -141,7 +141,8 @@ fn a_wait_has_an_end() {
 #[test]
 fn a_thread_that_waits_hears_of_what_others_add() {
     for count in [1, 2] {
-        let pairs: Vec<_> = (0..count).map(|_| Pair::new(Endpoint::builder)).collect();
+        let pairs: Vec<_> =
+            (0..count).map(|_| Pair::new("completions", Endpoint::builder)).collect();
         let queue = CompletionQueue::new().unwrap();
         let taken = AtomicU64::new(0);
         thread::scope(|threads| {

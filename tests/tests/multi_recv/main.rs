@@ -7,18 +7,15 @@ mod paths;
 mod queued;
 mod races;
 
-use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicUsize, Ordering},
-    },
-    time::Instant,
+use std::sync::{
+    Arc,
+    atomic::{AtomicUsize, Ordering},
 };
 
 use pinfold::{
     Builder, Endpoint, MultiReceived, MultiRecv, OwnedBufMut, Path, PathSet, PeerId, TagMatch,
 };
-use pinfold_tests::{pair, role::PATIENCE};
+use pinfold_tests::{pair, progress_until, role::PATIENCE, tcp_pair};
 
 use self::ends::{mortal, survivor};
 
@@ -51,13 +48,7 @@ impl Pair {
 
     fn tcp() -> Pair {
         let builder = || Endpoint::builder().local_shortcut(false);
-        let one = builder().listen("tcp:127.0.0.1:0").build().unwrap();
-        let two = builder().build().unwrap();
-        let address = one.listens_at().unwrap();
-        let (to_two, to_one) = std::thread::scope(|threads| {
-            let calls = threads.spawn(|| two.connect(&address).unwrap());
-            (one.accept().unwrap(), calls.join().unwrap())
-        });
+        let (one, to_two, two, to_one) = tcp_pair(builder(), builder(), str::to_owned);
         Pair { one, to_two, two, to_one }
     }
 
@@ -67,13 +58,8 @@ impl Pair {
     }
 
     /// Has both make progress until `is_so`.
-    fn until(&self, what: &str, mut is_so: impl FnMut() -> bool) {
-        let end = Instant::now() + PATIENCE;
-        while !is_so() {
-            assert!(Instant::now() < end, "{what}");
-            self.one.progress().unwrap();
-            self.two.progress().unwrap();
-        }
+    fn until(&self, what: &str, is_so: impl FnMut() -> bool) {
+        progress_until(&[&self.one, &self.two], what, is_so);
     }
 
     /// Both make progress for a while.

@@ -6,13 +6,13 @@ mod bounds;
 mod limits;
 mod ways;
 
-use std::{thread, time::Instant};
+use std::thread;
 
 use pinfold::{
     Arena, Builder, DonatedBuf, Endpoint, Path, PeerId, Receipt, Source, TagMatch, View,
     reassembly::fold::{self, Place},
 };
-use pinfold_tests::{role::PATIENCE, stamp};
+use pinfold_tests::{stamp, wait_for_empty};
 
 use limits::{breaks_down, dies, filtered, forks, full, goes, holds, keeps, short_of_maps};
 use ways::{gives, looks, neighbours, odd, same, writes};
@@ -90,16 +90,6 @@ fn is_given(view: &View<'_>, place: Place) {
     assert_eq!((folded.mapped, folded.copied, folded.moved), (mapped, 0, 0), "{folded}");
     assert_eq!((folded.bytes, folded.unmoved), (view.len() as u64, None), "{folded}");
     assert!(view.own_bytes().is_none());
-}
-
-/// Memory comes back when the receiver's word has come.
-#[track_caller]
-fn wait_for_empty(endpoint: &Endpoint, arena: &Arena) {
-    let end = Instant::now() + PATIENCE;
-    while arena.stats().buffers > 0 {
-        assert!(Instant::now() < end, "not given back: {:?}", arena.stats());
-        endpoint.progress().expect("open");
-    }
 }
 
 /// The outcome for a sender of donated buffers that another thread takes by `take`.

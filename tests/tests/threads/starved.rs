@@ -1,12 +1,7 @@
 //! Threads, descriptors and memory that are not to be had for a while: nothing hangs meanwhile, and
 //! nothing remembers it when they are to be had again.
 
-use std::{
-    fs, io,
-    os::fd::AsRawFd,
-    thread,
-    time::{Duration, Instant},
-};
+use std::{fs, io, os::fd::AsRawFd, thread};
 
 use pinfold::{
     Builder, Endpoint, Error, PeerId, Progress, SendDriver, SendMode,
@@ -19,7 +14,7 @@ use pinfold::{
     reassembly::fold::Measured,
 };
 use pinfold_sys::trial;
-use pinfold_tests::{Args, Stage, baseline, block_on, role, stage::Casting, stamp};
+use pinfold_tests::{Args, Stage, baseline, block_on, role, stage::Casting, stamp, until};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 /// Another user, which has no other process.
@@ -123,16 +118,6 @@ pub fn threadless(_: &Args) {
     let dedicated = Endpoint::builder().progress(Progress::Dedicated).build().unwrap();
     until(|| threads_named("pinfold") == 3);
     drop(dedicated);
-}
-
-/// Waits until a condition holds.
-#[track_caller]
-fn until(mut is_so: impl FnMut() -> bool) {
-    let end = Instant::now() + Duration::from_secs(30);
-    while !is_so() {
-        assert!(Instant::now() < end, "it does not come to that");
-        thread::sleep(Duration::from_millis(1));
-    }
 }
 
 #[test]
