@@ -8,7 +8,7 @@
 //!   *Incorporating Memory Management into User-Level Network Interfaces*).
 //! - [`pincache`]: areas that stay pinned after their transfers, under hard budgets (Tezuka,
 //!   O'Carroll, Hori, Ishikawa, *Pin-down Cache*).
-//! - [`stack`]: both, one over the other, over a back end that pins.
+//! - `stack`: both, one over the other, over a back end that pins.
 //! - [`own`]: this process's own memory, by such a stack over the means of this machine, and
 //!   watched; one for all endpoints.
 //!
