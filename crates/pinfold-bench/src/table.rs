@@ -34,12 +34,12 @@ pub(crate) fn put(text: &str) -> Result<()> {
     Ok(output::put("the results", text)?)
 }
 
+/// A file that may be wanted, and its contents.
+pub(crate) type Wanted<'a> = (&'a Option<PathBuf>, &'a dyn Fn() -> Result<String>);
+
 /// Shows results as text, and in the files that were asked for, each with contents of its own. If
 /// one way fails, the others still show them.
-pub(crate) fn show(
-    text: &str,
-    files: &[(&Option<PathBuf>, &dyn Fn() -> Result<String>)],
-) -> Result<()> {
+pub(crate) fn show(text: &str, files: &[Wanted<'_>]) -> Result<()> {
     let written = files.iter().map(|(file, contents)| match file {
         Some(file) => html::put(&contents()?, file),
         None => Ok(()),
