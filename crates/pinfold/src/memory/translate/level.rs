@@ -3,8 +3,8 @@
 use std::fmt;
 
 /// The level of the translation stack that answered a transfer: the first that knew its memory.
-/// Later ones cost more: some ns, tens of ns, and microseconds to pin; to that comes the look whether
-/// the memory is still the same.
+/// Later ones cost more: some ns, tens of ns, and microseconds to pin; a look whether the memory is
+/// still the same comes on top.
 ///
 /// ```
 /// use pinfold::TranslationLevel;
