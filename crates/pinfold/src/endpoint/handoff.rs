@@ -32,13 +32,29 @@ use crate::{
 #[inline]
 pub(crate) fn recv_view(shared: &Arc<Shared>, from: Source, tag: TagMatch) -> Result<View<'_>> {
     let lent = match shared.fast_path() {
-        Some(mut engine) => engine.view_fast(from, tag),
+        Some(mut engine) => {
+            let lent = engine.view_fast(from, tag);
+            let has_ended_others = !engine.core.wakes.is_empty();
+            drop(engine);
+            if has_ended_others {
+                tell(shared);
+            }
+            lent
+        }
         None => view_from_elsewhere(shared, from, tag)?,
     };
     match lent {
         Some(lent) => Ok(View::lent(shared, lent)),
         None => wait_for_view(shared, from, tag),
     }
+}
+
+/// Threads that wait for operations whose ends lay before the message hear of those.
+#[cold]
+#[inline(never)]
+fn tell(shared: &Shared) {
+    // In a child of this process nobody waits.
+    drop(shared.enter());
 }
 
 /// A thread other than the owner's may be as quick.
