@@ -165,7 +165,7 @@ fn another_version() {
             let (mut caller, _) = other.accept().unwrap();
             let mut knock = [0; 48];
             caller.read_exact(&mut knock).unwrap();
-            assert_eq!(knock[..8], *b"PINFOLD\x08");
+            assert_eq!(knock[..8], *b"PINFOLD\x09");
             knock[7] = edition;
             knock[10..14].copy_from_slice(&[7, 0, 9, 0]);
             // The listener accepts, and has drawn another nonce.
@@ -191,7 +191,7 @@ fn another_version() {
     caller.write_all(b"PINFOLD\x05, and what came then").unwrap();
     let mut knock = [0; 8];
     caller.read_exact(&mut knock).unwrap();
-    assert_eq!(knock, *b"PINFOLD\x08");
+    assert_eq!(knock, *b"PINFOLD\x09");
     drop(recv);
 }
 
