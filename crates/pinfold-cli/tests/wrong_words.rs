@@ -157,7 +157,7 @@ fn both_sides_do_the_same() {
 fn another_version() {
     let place = Place::new();
     for (edition, says_that) in
-        [(8, "speaks versions 7 to 9"), (7, "runs another version of Pinfold")]
+        [(9, "speaks versions 7 to 9"), (8, "runs another version of Pinfold")]
     {
         let other = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = format!("tcp:{}", other.local_addr().unwrap());
