@@ -7,8 +7,6 @@ mod busy;
 mod calls;
 #[path = "doctor/harness.rs"]
 mod harness;
-#[path = "doctor/killed.rs"]
-mod killed;
 #[path = "doctor/users.rs"]
 mod users;
 

@@ -222,3 +222,39 @@ fn read(from: OwnedFd, patience: Duration) -> Tried<Vec<u8>> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use rustix::process::{PidfdFlags, pidfd_open, pidfd_send_signal};
+
+    use super::*;
+
+    #[test]
+    fn trials_end_with_their_parent() {
+        let (said, to) = pipe_with(PipeFlags::CLOEXEC).unwrap();
+        let parent = || {
+            bind();
+            let trial = start("", || -> Tried<()> {
+                File::from(to).write_all(&std::process::id().to_ne_bytes()).unwrap();
+                loop {
+                    std::thread::park();
+                }
+            });
+            trial.map_or(1, |trial| i32::from(trial.finish(Duration::from_secs(600)).is_err()))
+        };
+        // SAFETY: the C library leaves a child its allocator, and the child takes no other lock.
+        let parent = unsafe { pinfold_sys::child::spawn(parent) }.unwrap();
+        let mut trial = [0; 4];
+        File::from(said).read_exact(&mut trial).unwrap();
+        let trial = Pid::from_raw(i32::from_ne_bytes(trial)).unwrap();
+        let trial = pidfd_open(trial, PidfdFlags::empty()).unwrap();
+        kill_process(parent, Signal::KILL).unwrap();
+        waitpid(Some(parent), WaitOptions::empty()).unwrap();
+        let patience = Timespec { tv_sec: 30, tv_nsec: 0 };
+        let ended = poll(&mut [PollFd::new(&trial, PollFlags::IN)], Some(&patience)).unwrap();
+        let _ = pidfd_send_signal(&trial, Signal::KILL);
+        assert_eq!(ended, 1, "the trial goes on");
+    }
+}
