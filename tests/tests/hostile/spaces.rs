@@ -130,7 +130,7 @@ pub fn exploiter(_: &Args) {
         assert_eq!(said, answer, "question {}: {question:x?}", token - 100);
         assert_ne!(said, NOT_MAPPED);
     }
-    // What is exposed, and what is not.
+    // Memory that is exposed, and memory that is not.
     let opened: [(u64, &[u64], u64); 5] =
         [(1, &wrong, 1), (2, revoked, 1), (3, &[99, 1, 2], 1), (4, read, 10), (5, write, 11)];
     for (number, key, kind) in opened {

@@ -70,7 +70,7 @@ pub(super) struct Board {
     overflows: AtomicU64,
 }
 
-/// What the end of a transfer leaves.
+/// The state in which the end of a transfer leaves its area.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Released {
     /// The area stays pinned.

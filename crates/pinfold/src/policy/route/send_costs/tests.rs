@@ -28,7 +28,7 @@ const PINNED: [u64; 24] = [
     30_360,
 ];
 
-/// What a device that gathers would have taken of the latter.
+/// Number of times faster a device that gathers is beside the latter.
 const OF_PINNED: u64 = 4;
 
 fn recorded() -> impl Iterator<Item = (u64, u64)> {
@@ -113,7 +113,7 @@ fn each_size_learns_for_itself_and_its_neighbours() {
     assert_eq!(costs.cheapest(&any(64 << 10)), SendMode::Plain);
     assert_eq!(costs.cheapest(&any(4 << 20)), SendMode::PerSend);
     assert_eq!(costs.cheapest(&any(64 << 20)), SendMode::PerSend);
-    // What failed is begun anew, and copies cost what they did.
+    // Modes that failed are begun anew, and copies cost what they did.
     costs.took(SendMode::Plain, 1 << 20, 182_000);
     let copy = costs.predict(SendMode::Plain, &any(1 << 20));
     costs.forget_uncopied();
