@@ -11,6 +11,7 @@ trap 'rm -rf "$place"' EXIT
 chmod 755 "$place"
 mkdir "$place/bin" "$place/home"
 touch "$place/skips"
+cp scripts/steady.sh "$place/"
 chown nobody "$place/home" "$place/skips"
 
 # The whole workspace is named so that what tests.sh has built serves here, too.
@@ -27,7 +28,8 @@ for program in "$place"/bin/*; do
     printf '     Running %s as nobody\n' "$(basename "$program")"
     setpriv --reuid=nobody --regid="$(id -g nobody)" --clear-groups env -i \
         PATH=/usr/local/bin:/usr/bin:/bin HOME="$place/home" TMPDIR="$place/home" \
-        PINFOLD_SKIP_LOG="$place/skips" PINFOLD_AGAIN=1 "$program" "$@" || failed=1
+        PINFOLD_SKIP_LOG="$place/skips" PINFOLD_AGAIN=1 \
+        "$place/steady.sh" "$program" "$@" || failed=1
 done
 [ -z "${PINFOLD_SKIP_LOG:-}" ] || cat "$place/skips" >> "$PINFOLD_SKIP_LOG"
 exit $failed
