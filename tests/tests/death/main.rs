@@ -240,19 +240,32 @@ mod points {
             }
         }
         let kills = ward.killed;
+        // Few points may be those that are hard to come to.
         let least = points.len() * counts.len().div_ceil(2) / 2;
-        assert!(kills as usize > least, "{kills} kills at {} points", points.len());
+        let few = points.len() < Point::ALL.len() / 4;
+        assert!(few || kills as usize > least, "{kills} kills at {} points", points.len());
         ward.close(&format!("numbered points, {meeting:?}, by {by:?}, {how}"));
         reached
     }
 
+    /// Some points lie on ways that are taken only if the two sides meet there in time; on a busy machine they may need
+    /// more than one try.
+    const TRIES: u32 = 4;
+
     #[test]
     fn at_every_point() {
-        let mut reached = at_points(Point::ALL, "inline", Meeting::Calls, By::Kernel);
-        reached.append(&mut at_points(Point::ALL, "inline", Meeting::IsCalled, By::Kernel));
-        // Where the kernel copies there is nothing for the agent to do, and the other way round.
-        let missed = missed(Point::ALL, &reached);
-        assert!(missed == AGENTS || missed == KERNELS, "no victim came to {missed:?}");
+        let mut reached = BTreeSet::new();
+        let mut points = Point::ALL.to_vec();
+        for _ in 0..TRIES {
+            reached.append(&mut at_points(&points, "inline", Meeting::Calls, By::Kernel));
+            reached.append(&mut at_points(&points, "inline", Meeting::IsCalled, By::Kernel));
+            points = missed(Point::ALL, &reached);
+            // Where the kernel copies there is nothing for the agent to do, and the other way round.
+            if points == AGENTS || points == KERNELS {
+                return;
+            }
+        }
+        panic!("no victim came to {points:?}");
     }
 
     #[test]
