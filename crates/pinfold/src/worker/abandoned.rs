@@ -15,22 +15,27 @@
 
 use super::{
     Engine,
+    connections::requests,
     core::{Core, Unexpected},
+    gauges,
     inbound_stream::Sink,
+    multi_recv,
     op::{
         Announced, Arrived, Bytes, Done, Keeps, Lending, Next, Op, OpKey, OpKind, RecvOp, RecvStage,
     },
     op_table::PassedOn,
+    post,
 };
-use crate::protocol::handoff::{state::Left, vectored};
 use crate::{
     Error, Path, PeerId, Receipt,
     memory::{
         scatter::{Part, Scatter},
         store::Kept,
     },
+    protocol::handoff::{state::Left, vectored},
     status::Tally,
     wire::{list::Listed, rendezvous::Rts},
+    worker,
 };
 
 /// The error of a receive for whose message there is no memory.
@@ -42,167 +47,165 @@ pub(crate) fn no_memory(len: u64) -> Error {
     }
 }
 
-impl Engine {
-    /// Ends an operation whose result is no longer wanted, as far as possible: a send is taken
-    /// back, a receive withdrawn, or its message left to the next one.
-    pub(crate) fn relinquish(&mut self, key: OpKey) {
-        if let Some(Op { kind: OpKind::Multi(_), .. }) = self.core.ops.get_mut(key) {
-            return self.relinquish_multi(key);
+/// Ends an operation whose result is no longer wanted, as far as possible: a send is taken
+/// back, a receive withdrawn, or its message left to the next one.
+pub(crate) fn relinquish(engine: &mut Engine, key: OpKey) {
+    if let Some(Op { kind: OpKind::Multi(_), .. }) = engine.core.ops.get_mut(key) {
+        return multi_recv::relinquish_multi(engine, key);
+    }
+    if worker::cancel(engine, key) {
+        return;
+    }
+    let Some(Op { kind, done, .. }) = engine.core.ops.get_mut(key) else { return };
+    let OpKind::Recv(recv) = kind else {
+        if let Some(Ok(Done::Connected(id) | Done::Accepted(id))) = *done {
+            let accepted = matches!(kind, OpKind::Accept);
+            *done = Some(Err(Error::Cancelled));
+            requests::decline(engine, id, accepted);
         }
-        if self.cancel(key) {
+        return;
+    };
+    // Answers of handlers and of owners of regions are of no use to another receive.
+    let (arrival, is_own) = (recv.arrival, recv.next == Next::Own);
+    if arrival == 0 || !is_own {
+        return;
+    }
+    match done {
+        Some(Ok(Done::Arrived(_))) => {
+            let arrived = done.replace(Err(Error::Cancelled));
+            let recv = std::mem::replace(recv, RecvOp::new(None));
+            if let Some(Ok(Done::Arrived(arrived))) = arrived {
+                store_arrived(engine, recv, arrived);
+            }
+        }
+        Some(_) => {}
+        None => {
+            if let RecvStage::Following(of) = recv.stage {
+                engine.core.finish(key, Err(Error::Cancelled));
+                store_passing(engine, of, arrival);
+            } else {
+                store_passing(engine, key, arrival);
+            }
+        }
+    }
+    gauges::update_gauges(engine);
+    engine.kick_if_needed();
+}
+
+/// Gives up every operation whose result goes to the queue with this number.
+pub(crate) fn abandon_all(engine: &mut Engine, queue: u64) {
+    let is_of = |op: &Op| op.taker.as_ref().is_some_and(|taker| taker.is_of(queue));
+    let keys: Vec<OpKey> =
+        engine.core.ops.open().filter(|(_, op)| is_of(op)).map(|(key, _)| key).collect();
+    for key in keys {
+        if let Some(taker) = engine.core.ops.get_mut(key).and_then(|op| op.taker.take()) {
+            post::abandon(engine, key, Keeps::Buffer(taker.into_buffer()));
+        }
+    }
+}
+
+/// The message of a receive that ended when it was posted, into `memory`, is left to the next
+/// one.
+pub(crate) fn give_up_early(engine: &mut Engine, arrival: u64, memory: Scatter, arrived: Arrived) {
+    let recv = RecvOp { arrival, ..RecvOp::new(Some(memory)) };
+    if engine.check().is_ok() && arrived.receipt.bytes == arrived.len {
+        store_arrived(engine, recv, arrived);
+        gauges::update_gauges(engine);
+    }
+}
+
+/// Stores a message that a receive has.
+pub(super) fn store_arrived(engine: &mut Engine, recv: RecvOp, arrived: Arrived) {
+    let (peer, tag) = (arrived.peer, arrived.tag);
+    let unexpected = match arrived.loan {
+        None => engine.core.again(&recv, arrived),
+        Some(lending) => store_lent(engine, peer, arrived.len, recv.lent, lending),
+    };
+    let whole = (peer, tag, unexpected.message_len().unwrap_or(0));
+    if let Some(key) = engine.core.match_again(whole, recv.arrival) {
+        return post::give(engine, peer, tag, unexpected, key);
+    }
+    let sid = match &unexpected {
+        Unexpected::Waiting { sid, .. } => Some(*sid),
+        _ => None,
+    };
+    let stored = engine.core.matcher.keep_again((peer, tag), recv.arrival, unexpected);
+    if let (Some(sid), Some(peer)) = (sid, engine.peers.get_mut(peer)) {
+        peer.announced.insert(sid, Some(stored));
+    }
+    engine.core.wakes.any = true;
+}
+
+/// The stored form of a message that a receive was lent: it waits at its sender, which has
+/// heard nothing yet, as it was announced, or, if its sender is gone, where that has left it.
+fn store_lent(
+    engine: &mut Engine,
+    id: PeerId,
+    len: u64,
+    announced: Option<Box<Announced>>,
+    lending: Lending,
+) -> Unexpected {
+    let sender = engine.peers.get_mut(id).filter(|peer| !peer.is_leaving());
+    if let Lending::One(loan) = lending {
+        engine.core.status.record_of(id).uncount_received(Path::Handoff, len);
+        // SAFETY: the loan has not been given back.
+        let is_cut = unsafe { loan.held() }.tie.is_cut();
+        if sender.is_none() && !is_cut {
+            return Unexpected::Left { len, memory: Left::One(loan) };
+        }
+        engine.core.imported.give_back(&loan);
+    } else {
+        drop(lending);
+        engine.core.imported.settle();
+    }
+    match (announced, sender) {
+        (Some(announced), Some(sender)) => {
+            let Announced { sid, rts, list } = *announced;
+            let list = vectored::kept(sender, list);
+            Unexpected::Waiting { sid, rts, list }
+        }
+        _ => Unexpected::Lost,
+    }
+}
+
+/// Stores message number `arrival`, which receive `of` still takes in.
+fn store_passing(engine: &mut Engine, of: OpKey, arrival: u64) {
+    let Some((peer, tag, len)) = taken_in(engine, of) else { return };
+    let Some(recv) = engine.core.ops.recv_mut(of) else { return };
+    if !recv.as_message && recv.memory.len() < len {
+        return;
+    }
+    let next = match engine.core.match_again((peer, tag, len), arrival) {
+        Some(key) => {
+            engine.core.follow(key, of);
             return;
         }
-        let Some(Op { kind, done, .. }) = self.core.ops.get_mut(key) else { return };
-        let OpKind::Recv(recv) = kind else {
-            if let Some(Ok(Done::Connected(id) | Done::Accepted(id))) = *done {
-                let accepted = matches!(kind, OpKind::Accept);
-                *done = Some(Err(Error::Cancelled));
-                self.decline(id, accepted);
-            }
-            return;
-        };
-        // Answers of handlers and of owners of regions are of no use to another receive.
-        let (arrival, is_own) = (recv.arrival, recv.next == Next::Own);
-        if arrival == 0 || !is_own {
-            return;
+        None => {
+            let passing = Unexpected::Passing { of, len };
+            Next::Stored(engine.core.matcher.keep_again((peer, tag), arrival, passing))
         }
-        match done {
-            Some(Ok(Done::Arrived(_))) => {
-                let arrived = done.replace(Err(Error::Cancelled));
-                let recv = std::mem::replace(recv, RecvOp::new(None));
-                if let Some(Ok(Done::Arrived(arrived))) = arrived {
-                    self.store_arrived(recv, arrived);
-                }
-            }
-            Some(_) => {}
-            None => {
-                if let RecvStage::Following(of) = recv.stage {
-                    self.core.finish(key, Err(Error::Cancelled));
-                    self.store_passing(of, arrival);
-                } else {
-                    self.store_passing(key, arrival);
-                }
-            }
-        }
-        self.update_gauges();
-        self.kick_if_needed();
+    };
+    if let Some(recv) = engine.core.ops.recv_mut(of) {
+        recv.next = next;
     }
+    engine.core.wakes.any = true;
+}
 
-    /// Gives up every operation whose result goes to the queue with this number.
-    pub(crate) fn abandon_all(&mut self, queue: u64) {
-        let is_of = |op: &Op| op.taker.as_ref().is_some_and(|taker| taker.is_of(queue));
-        let keys: Vec<OpKey> =
-            self.core.ops.open().filter(|(_, op)| is_of(op)).map(|(key, _)| key).collect();
-        for key in keys {
-            if let Some(taker) = self.core.ops.get_mut(key).and_then(|op| op.taker.take()) {
-                self.abandon(key, Keeps::Buffer(taker.into_buffer()));
-            }
-        }
-    }
-
-    /// The message of a receive that ended when it was posted, into `memory`, is left to the next
-    /// one.
-    pub(crate) fn give_up_early(&mut self, arrival: u64, memory: Scatter, arrived: Arrived) {
-        let recv = RecvOp { arrival, ..RecvOp::new(Some(memory)) };
-        if self.check().is_ok() && arrived.receipt.bytes == arrived.len {
-            self.store_arrived(recv, arrived);
-            self.update_gauges();
-        }
-    }
-
-    /// Stores a message that a receive has.
-    pub(super) fn store_arrived(&mut self, recv: RecvOp, arrived: Arrived) {
-        let (peer, tag) = (arrived.peer, arrived.tag);
-        let unexpected = match arrived.loan {
-            None => self.core.again(&recv, arrived),
-            Some(lending) => self.store_lent(peer, arrived.len, recv.lent, lending),
-        };
-        let whole = (peer, tag, unexpected.message_len().unwrap_or(0));
-        if let Some(key) = self.core.match_again(whole, recv.arrival) {
-            return self.give(peer, tag, unexpected, key);
-        }
-        let sid = match &unexpected {
-            Unexpected::Waiting { sid, .. } => Some(*sid),
-            _ => None,
-        };
-        let stored = self.core.matcher.keep_again((peer, tag), recv.arrival, unexpected);
-        if let (Some(sid), Some(peer)) = (sid, self.peers.get_mut(peer)) {
-            peer.announced.insert(sid, Some(stored));
-        }
-        self.core.wakes.any = true;
-    }
-
-    /// The stored form of a message that a receive was lent: it waits at its sender, which has
-    /// heard nothing yet, as it was announced, or, if its sender is gone, where that has left it.
-    fn store_lent(
-        &mut self,
-        id: PeerId,
-        len: u64,
-        announced: Option<Box<Announced>>,
-        lending: Lending,
-    ) -> Unexpected {
-        let sender = self.peers.get_mut(id).filter(|peer| !peer.is_leaving());
-        if let Lending::One(loan) = lending {
-            self.core.status.record_of(id).uncount_received(Path::Handoff, len);
-            // SAFETY: the loan has not been given back.
-            let is_cut = unsafe { loan.held() }.tie.is_cut();
-            if sender.is_none() && !is_cut {
-                return Unexpected::Left { len, memory: Left::One(loan) };
-            }
-            self.core.imported.give_back(&loan);
-        } else {
-            drop(lending);
-            self.core.imported.settle();
-        }
-        match (announced, sender) {
-            (Some(announced), Some(sender)) => {
-                let Announced { sid, rts, list } = *announced;
-                let list = vectored::kept(sender, list);
-                Unexpected::Waiting { sid, rts, list }
-            }
-            _ => Unexpected::Lost,
-        }
-    }
-
-    /// Stores message number `arrival`, which receive `of` still takes in.
-    fn store_passing(&mut self, of: OpKey, arrival: u64) {
-        let Some((peer, tag, len)) = self.taken_in(of) else { return };
-        let Some(recv) = self.core.ops.recv_mut(of) else { return };
-        if !recv.as_message && recv.memory.len() < len {
-            return;
-        }
-        let next = match self.core.match_again((peer, tag, len), arrival) {
-            Some(key) => {
-                self.core.follow(key, of);
-                return;
-            }
-            None => {
-                let passing = Unexpected::Passing { of, len };
-                Next::Stored(self.core.matcher.keep_again((peer, tag), arrival, passing))
-            }
-        };
-        if let Some(recv) = self.core.ops.recv_mut(of) {
-            recv.next = next;
-        }
-        self.core.wakes.any = true;
-    }
-
-    /// The sender, tag and length of the message that a receive takes in.
-    fn taken_in(&mut self, key: OpKey) -> Option<(PeerId, u64, u64)> {
-        let (id, pulled) = match &self.core.ops.recv_mut(key)?.stage {
-            RecvStage::Getting(get) => (get.peer, Some((get.tag, get.len))),
-            RecvStage::Streaming { peer } => (*peer, None),
-            RecvStage::Requested(requested) => (requested.peer, None),
-            _ => return None,
-        };
-        let peer = self.peers.get(id).filter(|peer| !peer.is_leaving())?;
-        let (tag, len) = pulled.or_else(|| {
-            let goes_there = |sink: &Sink| matches!(sink, Sink::Op(other) if *other == key);
-            let stream = peer.inbound.iter().find(|stream| goes_there(&stream.sink))?;
-            Some((stream.tag, stream.len))
-        })?;
-        Some((id, tag, len))
-    }
+/// The sender, tag and length of the message that a receive takes in.
+fn taken_in(engine: &mut Engine, key: OpKey) -> Option<(PeerId, u64, u64)> {
+    let (id, pulled) = match &engine.core.ops.recv_mut(key)?.stage {
+        RecvStage::Getting(get) => (get.peer, Some((get.tag, get.len))),
+        RecvStage::Streaming { peer } => (*peer, None),
+        RecvStage::Requested(requested) => (requested.peer, None),
+        _ => return None,
+    };
+    let peer = engine.peers.get(id).filter(|peer| !peer.is_leaving())?;
+    let (tag, len) = pulled.or_else(|| {
+        let goes_there = |sink: &Sink| matches!(sink, Sink::Op(other) if *other == key);
+        let stream = peer.inbound.iter().find(|stream| goes_there(&stream.sink))?;
+        Some((stream.tag, stream.len))
+    })?;
+    Some((id, tag, len))
 }
 
 impl Core {
@@ -339,6 +342,6 @@ impl Early {
 
     /// Leaves the message to the next receive.
     pub(crate) fn give_up(self, engine: &mut Engine, arrived: Arrived) {
-        engine.give_up_early(self.arrival, self.memory, arrived);
+        give_up_early(engine, self.arrival, self.memory, arrived);
     }
 }

@@ -2,9 +2,9 @@
 
 mod accept_budget;
 mod connect;
-mod events;
+pub(super) mod events;
 mod names;
-mod reconnect;
+pub(super) mod reconnect;
 pub(crate) mod requests;
 mod same_host;
 mod tcp_connect;

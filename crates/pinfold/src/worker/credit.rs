@@ -110,18 +110,16 @@ fn cost(granted: Limits) -> usize {
     (granted.unexpected_bytes + u64::from(granted.rendezvous_max) * MESSAGE_COST) as usize
 }
 
-impl Engine {
-    /// Sets credit aside for a peer that may be about to join, whose memory is `apart` from this
-    /// side's or not.
-    pub(crate) fn grant(&mut self, apart: bool) -> Limits {
-        let granted = first(self.core.grants.left(), apart);
-        if self.core.grants.take(cost(granted)) { granted } else { LEAST }
-    }
+/// Sets credit aside for a peer that may be about to join, whose memory is `apart` from this
+/// side's or not.
+pub(crate) fn grant(engine: &mut Engine, apart: bool) -> Limits {
+    let granted = first(engine.core.grants.left(), apart);
+    if engine.core.grants.take(cost(granted)) { granted } else { LEAST }
+}
 
-    /// Takes back the credit that was set aside.
-    pub(crate) fn ungrant(&mut self, granted: Limits) {
-        self.core.grants.give(cost(granted));
-    }
+/// Takes back the credit that was set aside.
+pub(crate) fn ungrant(engine: &mut Engine, granted: Limits) {
+    engine.core.grants.give(cost(granted));
 }
 
 impl Core {

@@ -125,37 +125,35 @@ fn export(peer: &Peer, extent: &ArenaRef) -> crate::Result<()> {
     sent.map_err(|error| crate::Error::os("sendmsg", "an arena", error))
 }
 
-impl Engine {
-    /// Tells peers which arenas are no longer in use, so that their mappings do not keep the
-    /// memory.
-    #[inline]
-    pub(crate) fn tell_of_gone_arenas(&mut self) {
-        let gone = arena::gone();
-        if gone != self.gone_told {
-            self.sweep_exported_extents(gone);
-        }
+/// Tells peers which arenas are no longer in use, so that their mappings do not keep the
+/// memory.
+#[inline]
+pub(crate) fn tell_of_gone_arenas(engine: &mut Engine) {
+    let gone = arena::gone();
+    if gone != engine.gone_told {
+        sweep_exported_extents(engine, gone);
     }
+}
 
-    #[cold]
-    fn sweep_exported_extents(&mut self, gone: u64) {
-        let mut all = true;
-        for id in self.peers.ids() {
-            let Some(peer) = self.peers.get_mut(id) else { continue };
-            let Some(socket) = peer.transport.channel() else { continue };
-            peer.exported_extents.sweep(
-                |extent| !arena::is_live(extent),
-                |extent| {
-                    // A full queue: tried again at the next turn.
-                    failpoint::hit(Point::BeforeGone);
-                    let told = descriptor_channel::send_gone(socket, extent).is_ok();
-                    failpoint::hit(Point::AfterGone);
-                    all &= told;
-                    told
-                },
-            );
-        }
-        if all {
-            self.gone_told = gone;
-        }
+#[cold]
+fn sweep_exported_extents(engine: &mut Engine, gone: u64) {
+    let mut all = true;
+    for id in engine.peers.ids() {
+        let Some(peer) = engine.peers.get_mut(id) else { continue };
+        let Some(socket) = peer.transport.channel() else { continue };
+        peer.exported_extents.sweep(
+            |extent| !arena::is_live(extent),
+            |extent| {
+                // A full queue: tried again at the next turn.
+                failpoint::hit(Point::BeforeGone);
+                let told = descriptor_channel::send_gone(socket, extent).is_ok();
+                failpoint::hit(Point::AfterGone);
+                all &= told;
+                told
+            },
+        );
+    }
+    if all {
+        engine.gone_told = gone;
     }
 }

@@ -139,60 +139,58 @@ impl Peer {
     }
 }
 
-impl Engine {
-    /// Stores how much waits at the endpoint as a whole.
-    #[inline]
-    pub(crate) fn update_gauges(&self) {
-        let (core, status) = (&self.core, &self.core.status);
-        status.posted.set(core.matcher.posted_len() as u64);
-        status.stored.set(core.matcher.unexpected_len() as u64);
-        status.copying.set((core.gets.len() + core.puts.len()) as u64);
-        status.mapped_bytes.set(core.imported.bytes() as u64);
-        status.lane_bytes.set(core.lane_budget.used() as u64);
-        status.granted_bytes.set(self.core.grants.used() as u64);
-        status.newcomers.set(self.newcomers.len() as u64);
-        status.barriers.set(barrier::issued());
-    }
+/// Stores how much waits at the endpoint as a whole.
+#[inline]
+pub(crate) fn update_gauges(engine: &Engine) {
+    let (core, status) = (&engine.core, &engine.core.status);
+    status.posted.set(core.matcher.posted_len() as u64);
+    status.stored.set(core.matcher.unexpected_len() as u64);
+    status.copying.set((core.gets.len() + core.puts.len()) as u64);
+    status.mapped_bytes.set(core.imported.bytes() as u64);
+    status.lane_bytes.set(core.lane_budget.used() as u64);
+    status.granted_bytes.set(engine.core.grants.used() as u64);
+    status.newcomers.set(engine.newcomers.len() as u64);
+    status.barriers.set(barrier::issued());
+}
 
-    /// Stores that the endpoint has looked around.
-    pub(crate) fn update_credit_gauges_if_due(&mut self, now_ns: u64) {
-        self.core.status.looked_ns.set(now_ns);
-        self.update_gauges();
-        if now_ns >= self.credit_at {
-            self.credit_at = now_ns + CREDIT_EVERY_NS;
-            self.update_credit_gauges(now_ns);
-            self.core.update_copy_gauges();
-        }
+/// Stores that the endpoint has looked around.
+pub(crate) fn update_credit_gauges_if_due(engine: &mut Engine, now_ns: u64) {
+    engine.core.status.looked_ns.set(now_ns);
+    update_gauges(engine);
+    if now_ns >= engine.credit_at {
+        engine.credit_at = now_ns + CREDIT_EVERY_NS;
+        update_credit_gauges(engine, now_ns);
+        engine.core.update_copy_gauges();
     }
+}
 
-    /// Stores that the endpoint sleeps from now on, one way or the other.
-    pub(crate) fn update_sleep_gauge(&mut self, how: u64) {
-        self.core.status.state.set(how);
-        let now_ns = clock::now_ns();
-        self.core.status.looked_ns.set(now_ns);
-        self.update_gauges();
-        self.update_credit_gauges(now_ns);
-        self.core.update_copy_gauges();
+/// Stores that the endpoint sleeps from now on, one way or the other.
+pub(crate) fn update_sleep_gauge(engine: &mut Engine, how: u64) {
+    engine.core.status.state.set(how);
+    let now_ns = clock::now_ns();
+    engine.core.status.looked_ns.set(now_ns);
+    update_gauges(engine);
+    update_credit_gauges(engine, now_ns);
+    engine.core.update_copy_gauges();
+}
+
+/// Stores that the program waits on the descriptor, unless a thread sleeps on it already.
+pub(crate) fn update_armed_gauge(engine: &mut Engine) {
+    if !engine.asleep {
+        update_sleep_gauge(engine, state::ARMED);
     }
+}
 
-    /// Stores that the program waits on the descriptor, unless a thread sleeps on it already.
-    pub(crate) fn update_armed_gauge(&mut self) {
-        if !self.asleep {
-            self.update_sleep_gauge(state::ARMED);
-        }
-    }
-
-    /// Looks at how much the polled peers have taken, and since when sends to them wait.
-    fn update_credit_gauges(&mut self, now_ns: u64) {
-        let now = clock::ticks();
-        for &index in &self.hot {
-            let Some(peer) = self.peers.at_mut(index) else { continue };
-            self.core.update_wait_gauges(peer, now, now_ns);
-            // A blocked peer's credit is read elsewhere, where a change of it would otherwise be
-            // missed.
-            if peer.sent_cost != peer.released && !peer.blocked {
-                peer.refresh_credit();
-            }
+/// Looks at how much the polled peers have taken, and since when sends to them wait.
+fn update_credit_gauges(engine: &mut Engine, now_ns: u64) {
+    let now = clock::ticks();
+    for &index in &engine.hot {
+        let Some(peer) = engine.peers.at_mut(index) else { continue };
+        engine.core.update_wait_gauges(peer, now, now_ns);
+        // A blocked peer's credit is read elsewhere, where a change of it would otherwise be
+        // missed.
+        if peer.sent_cost != peer.released && !peer.blocked {
+            peer.refresh_credit();
         }
     }
 }

@@ -6,12 +6,12 @@
 use pinfold_sys::cpu::clock;
 
 use super::{
-    Engine,
     core::{Core, Unexpected},
     inbound_stream::{Came, Inbound, Sink},
     op::{Arrived, Bytes, Done, OpKey, RecvStage},
     peer::{MESSAGE_COST, Peer},
     prefault::PREFAULT_FROM,
+    progress,
 };
 use crate::{
     Path, PeerId, Receipt, Received, Refusal,
@@ -120,7 +120,7 @@ impl Core {
         peer.rx.advance(header)?;
         peer.tx.passed(header, peer.rx.consumed());
         if holds_bulk {
-            Engine::publish(self, peer);
+            progress::publish(self, peer);
         }
         Ok(())
     }

@@ -27,7 +27,7 @@ pub(crate) mod connections;
 pub(crate) mod control_flush;
 pub(crate) mod core;
 pub(crate) mod credit;
-mod ends;
+pub(crate) mod ends;
 pub(crate) mod extent_exchange;
 pub(crate) mod fast_path;
 pub(crate) mod followers;
@@ -90,6 +90,7 @@ use crate::{
     random,
     transport::shm::budget::Budget,
     wire::descriptor::Kind,
+    worker::connections::requests,
 };
 
 pub(crate) struct Engine {
@@ -264,68 +265,68 @@ impl Engine {
             None => Some(Err(Error::Closed)),
         }
     }
+}
 
-    /// Tries to take an operation back. Returns whether it has ended or will end as cancelled;
-    /// `false`: it goes on to its end.
-    pub(crate) fn cancel(&mut self, key: OpKey) -> bool {
-        let cancelled = self.take_back(key);
-        self.update_gauges();
-        cancelled
+/// Tries to take an operation back. Returns whether it has ended or will end as cancelled;
+/// `false`: it goes on to its end.
+pub(crate) fn cancel(engine: &mut Engine, key: OpKey) -> bool {
+    let cancelled = take_back(engine, key);
+    gauges::update_gauges(engine);
+    cancelled
+}
+
+fn take_back(engine: &mut Engine, key: OpKey) -> bool {
+    let Some(op) = engine.core.ops.get_mut(key) else { return false };
+    if op.done.is_some() {
+        return false;
     }
-
-    fn take_back(&mut self, key: OpKey) -> bool {
-        let Some(op) = self.core.ops.get_mut(key) else { return false };
-        if op.done.is_some() {
-            return false;
-        }
-        match &mut op.kind {
-            OpKind::Open(_) => false,
-            OpKind::Connect => self.hang_up(key),
-            OpKind::Accept => self.stop_accepting(key),
-            OpKind::Multi(multi) => match multi.posted.take() {
-                Some(posted) => {
-                    self.core.matcher.cancel(posted);
-                    self.core.finish(key, Err(Error::Cancelled));
-                    true
+    match &mut op.kind {
+        OpKind::Open(_) => false,
+        OpKind::Connect => requests::hang_up(engine, key),
+        OpKind::Accept => requests::stop_accepting(engine, key),
+        OpKind::Multi(multi) => match multi.posted.take() {
+            Some(posted) => {
+                engine.core.matcher.cancel(posted);
+                engine.core.finish(key, Err(Error::Cancelled));
+                true
+            }
+            None => false,
+        },
+        OpKind::Recv(recv) => match recv.stage {
+            RecvStage::Posted(posted) => {
+                engine.core.matcher.cancel(posted);
+                engine.core.finish(key, Err(Error::Cancelled));
+                true
+            }
+            _ => false,
+        },
+        OpKind::Send(send) => match &mut send.stage {
+            SendStage::Fresh if send.served.is_none() => {
+                let id = send.peer;
+                if let Some(peer) = engine.peers.get_mut(id) {
+                    peer.unqueue_send(key);
+                    engine.core.update_peer_gauges(peer);
                 }
-                None => false,
-            },
-            OpKind::Recv(recv) => match recv.stage {
-                RecvStage::Posted(posted) => {
-                    self.core.matcher.cancel(posted);
-                    self.core.finish(key, Err(Error::Cancelled));
-                    true
+                engine.core.finish(key, Err(Error::Cancelled));
+                true
+            }
+            SendStage::Waiting { cancelled } if !*cancelled => {
+                *cancelled = true;
+                let id = send.peer;
+                if let Some(peer) = engine.peers.get_mut(id) {
+                    engine.core.answer(peer, Kind::Cancel, key.index, &[]);
                 }
-                _ => false,
-            },
-            OpKind::Send(send) => match &mut send.stage {
-                SendStage::Fresh if send.served.is_none() => {
-                    let id = send.peer;
-                    if let Some(peer) = self.peers.get_mut(id) {
-                        peer.unqueue_send(key);
-                        self.core.update_peer_gauges(peer);
-                    }
-                    self.core.finish(key, Err(Error::Cancelled));
-                    true
-                }
-                SendStage::Waiting { cancelled } if !*cancelled => {
-                    *cancelled = true;
-                    let id = send.peer;
-                    if let Some(peer) = self.peers.get_mut(id) {
-                        self.core.answer(peer, Kind::Cancel, key.index, &[]);
-                    }
-                    true
-                }
-                _ => false,
-            },
-        }
+                true
+            }
+            _ => false,
+        },
     }
+}
 
-    /// The scope of an operation ends: a receive is given up, a send only if the scope unwinds.
-    pub(crate) fn end_of_scope(&mut self, key: OpKey, unwinding: bool) {
-        let is_recv = matches!(self.core.ops.get(key).map(|op| &op.kind), Some(OpKind::Recv(_)));
-        if is_recv || unwinding {
-            self.relinquish(key);
-        }
+/// The scope of an operation ends: a receive is given up, a send only if the scope unwinds.
+pub(crate) fn end_of_scope(engine: &mut Engine, key: OpKey, unwinding: bool) {
+    let is_recv = matches!(engine.core.ops.get(key).map(|op| &op.kind), Some(OpKind::Recv(_)));
+    if is_recv || unwinding {
+        abandoned::relinquish(engine, key);
     }
 }

@@ -12,15 +12,18 @@
 use std::collections::VecDeque;
 
 use super::{
-    Engine,
+    Engine, abandoned,
     core::Core,
+    gauges,
+    matching::{Source, TagMatch},
     op::{Arrived, Done, Keeps, MultiOp, Op, OpKey, OpKind, PartOf, RecvOp},
+    post,
 };
 use crate::{
     Error, PeerId, Result,
     endpoint::received::{MultiReceived, Received},
     memory::scatter::Scatter,
-    worker::matching::{Source, TagMatch},
+    worker,
 };
 
 /// Messages begin at multiples of so many bytes of the buffer.
@@ -33,123 +36,121 @@ pub(crate) enum News {
     End(Result<Done>),
 }
 
-impl Engine {
-    /// Posts a receive of many messages, which is used up when less than `min_free` bytes of its
-    /// memory are left.
-    pub(crate) fn post_multi(
-        &mut self,
-        from: Source,
-        tag: TagMatch,
-        memory: Scatter,
-        min_free: u64,
-    ) -> Result<OpKey> {
-        self.check()?;
-        let min_free = min_free.max(1);
-        if min_free > memory.len() {
-            return Err(Error::LimitReached {
-                what: "the free room of a receive of many messages, in bytes,",
-                limit: memory.len(),
-                remedy: "ask for less, or bring a longer buffer",
-            });
-        }
-        let multi = MultiOp {
-            memory,
-            at: 0,
-            min_free,
-            posted: None,
-            running: 0,
-            ended: VecDeque::new(),
-            end: None,
-        };
-        let key = self.core.ops.insert(Op::new(OpKind::Multi(Box::new(multi))));
-        while self.takes_more(key)
-            && let Some((id, got_tag, unexpected)) = self.core.matcher.take(from, tag)
-        {
-            let len = unexpected.message_len().unwrap_or(0);
-            let arrival = self.core.matcher.matched();
-            let part = self.core.taken_by(key, (id, got_tag, len), arrival);
-            self.give(id, got_tag, unexpected, part);
-            if let Some(peer) = self.peers.get_mut(id) {
-                self.core.update_peer_gauges(peer);
-            }
-        }
-        if self.takes_more(key) {
-            match self.can_come(from) {
-                Ok(()) => self.post_rest(from, tag, key),
-                Err(error) => self.core.finish(key, Err(error)),
-            }
-        }
-        self.update_gauges();
-        self.kick_if_needed();
-        Ok(key)
+/// Posts a receive of many messages, which is used up when less than `min_free` bytes of its
+/// memory are left.
+pub(crate) fn post_multi(
+    engine: &mut Engine,
+    from: Source,
+    tag: TagMatch,
+    memory: Scatter,
+    min_free: u64,
+) -> Result<OpKey> {
+    engine.check()?;
+    let min_free = min_free.max(1);
+    if min_free > memory.len() {
+        return Err(Error::LimitReached {
+            what: "the free room of a receive of many messages, in bytes,",
+            limit: memory.len(),
+            remedy: "ask for less, or bring a longer buffer",
+        });
     }
+    let multi = MultiOp {
+        memory,
+        at: 0,
+        min_free,
+        posted: None,
+        running: 0,
+        ended: VecDeque::new(),
+        end: None,
+    };
+    let key = engine.core.ops.insert(Op::new(OpKind::Multi(Box::new(multi))));
+    while takes_more(engine, key)
+        && let Some((id, got_tag, unexpected)) = engine.core.matcher.take(from, tag)
+    {
+        let len = unexpected.message_len().unwrap_or(0);
+        let arrival = engine.core.matcher.matched();
+        let part = engine.core.taken_by(key, (id, got_tag, len), arrival);
+        post::give(engine, id, got_tag, unexpected, part);
+        if let Some(peer) = engine.peers.get_mut(id) {
+            engine.core.update_peer_gauges(peer);
+        }
+    }
+    if takes_more(engine, key) {
+        match post::can_come(engine, from) {
+            Ok(()) => post_rest(engine, from, tag, key),
+            Err(error) => engine.core.finish(key, Err(error)),
+        }
+    }
+    gauges::update_gauges(engine);
+    engine.kick_if_needed();
+    Ok(key)
+}
 
-    fn takes_more(&mut self, key: OpKey) -> bool {
-        self.core.ops.multi_mut(key).is_some_and(|multi| multi.end.is_none())
-    }
+fn takes_more(engine: &mut Engine, key: OpKey) -> bool {
+    engine.core.ops.multi_mut(key).is_some_and(|multi| multi.end.is_none())
+}
 
-    /// Posts what is left after the stored messages.
-    fn post_rest(&mut self, from: Source, tag: TagMatch, key: OpKey) {
-        if let Source::Peer(id) = from
-            && let Some(peer) = self.peers.get_mut(id)
-        {
-            self.core.note_open_memory(peer, key);
-        }
-        let posted = self.core.matcher.post_standing(from, tag, key);
-        if let Some(multi) = self.core.ops.multi_mut(key) {
-            multi.posted = Some(posted);
-        }
+/// Posts what is left after the stored messages.
+fn post_rest(engine: &mut Engine, from: Source, tag: TagMatch, key: OpKey) {
+    if let Source::Peer(id) = from
+        && let Some(peer) = engine.peers.get_mut(id)
+    {
+        engine.core.note_open_memory(peer, key);
     }
+    let posted = engine.core.matcher.post_standing(from, tag, key);
+    if let Some(multi) = engine.core.ops.multi_mut(key) {
+        multi.posted = Some(posted);
+    }
+}
 
-    /// Takes the next message that has ended, or, after the last, the end of the receive. The
-    /// operation is off the table after a message that is the last, too.
-    pub(crate) fn take_news(&mut self, key: OpKey) -> Option<News> {
-        let Some(Op { kind: OpKind::Multi(multi), done, .. }) = self.core.ops.get_mut(key) else {
-            return Some(News::End(Err(Error::Closed)));
-        };
-        if let Some(message) = multi.ended.pop_front() {
-            if message.is_last {
-                self.core.ops.remove(key);
+/// Takes the next message that has ended, or, after the last, the end of the receive. The
+/// operation is off the table after a message that is the last, too.
+pub(crate) fn take_news(engine: &mut Engine, key: OpKey) -> Option<News> {
+    let Some(Op { kind: OpKind::Multi(multi), done, .. }) = engine.core.ops.get_mut(key) else {
+        return Some(News::End(Err(Error::Closed)));
+    };
+    if let Some(message) = multi.ended.pop_front() {
+        if message.is_last {
+            engine.core.ops.remove(key);
+        }
+        return Some(News::Message(message));
+    }
+    let done = done.take()?;
+    engine.core.ops.remove(key);
+    Some(News::End(done))
+}
+
+/// Gives a receive of many messages up: it takes no more of them, and those that were not taken
+/// are left to the next receives, in the order in which they came.
+pub(super) fn relinquish_multi(engine: &mut Engine, key: OpKey) {
+    worker::cancel(engine, key);
+    let Some(op) = engine.core.ops.get_mut(key) else { return };
+    let OpKind::Multi(multi) = &mut op.kind else { return };
+    op.abandoned |= op.done.is_none();
+    let is_part = |op: &Op| matches!(&op.keeps, Some(Keeps::Part(part)) if part.multi == key);
+    let mut left: Vec<(u64, Left)> = std::mem::take(&mut multi.ended)
+        .into_iter()
+        .filter_map(|message| Left::of(message, &multi.memory))
+        .collect();
+    if multi.running > 0 {
+        let parts = engine.core.ops.open().filter(|(_, op)| is_part(op));
+        left.extend(parts.filter_map(|(part, op)| match &op.kind {
+            OpKind::Recv(recv) => Some((recv.arrival, Left::Running(part))),
+            _ => None,
+        }));
+    }
+    left.sort_by_key(|(arrival, _)| *arrival);
+    for (_, message) in left {
+        match message {
+            Left::Running(part) => abandoned::relinquish(engine, part),
+            Left::Ended(recv, arrived) if engine.check().is_ok() => {
+                abandoned::store_arrived(engine, *recv, *arrived);
             }
-            return Some(News::Message(message));
+            Left::Ended(..) => {}
         }
-        let done = done.take()?;
-        self.core.ops.remove(key);
-        Some(News::End(done))
     }
-
-    /// Gives a receive of many messages up: it takes no more of them, and those that were not taken
-    /// are left to the next receives, in the order in which they came.
-    pub(super) fn relinquish_multi(&mut self, key: OpKey) {
-        self.cancel(key);
-        let Some(op) = self.core.ops.get_mut(key) else { return };
-        let OpKind::Multi(multi) = &mut op.kind else { return };
-        op.abandoned |= op.done.is_none();
-        let is_part = |op: &Op| matches!(&op.keeps, Some(Keeps::Part(part)) if part.multi == key);
-        let mut left: Vec<(u64, Left)> = std::mem::take(&mut multi.ended)
-            .into_iter()
-            .filter_map(|message| Left::of(message, &multi.memory))
-            .collect();
-        if multi.running > 0 {
-            let parts = self.core.ops.open().filter(|(_, op)| is_part(op));
-            left.extend(parts.filter_map(|(part, op)| match &op.kind {
-                OpKind::Recv(recv) => Some((recv.arrival, Left::Running(part))),
-                _ => None,
-            }));
-        }
-        left.sort_by_key(|(arrival, _)| *arrival);
-        for (_, message) in left {
-            match message {
-                Left::Running(part) => self.relinquish(part),
-                Left::Ended(recv, arrived) if self.check().is_ok() => {
-                    self.store_arrived(*recv, *arrived);
-                }
-                Left::Ended(..) => {}
-            }
-        }
-        self.update_gauges();
-        self.kick_if_needed();
-    }
+    gauges::update_gauges(engine);
+    engine.kick_if_needed();
 }
 
 /// A message of a receive that is given up.

@@ -16,6 +16,7 @@ use super::{
     inbound_stream::Sink,
     op::{Done, OpKey, SendOp, SendStage},
     peer::{MESSAGE_COST, Peer},
+    teardown,
 };
 use crate::{
     Path,
@@ -40,48 +41,45 @@ const BYTES_A_TURN: u64 = 1 << 20;
 /// Time between a send and the look whether it has come.
 const LOOK_NS: u64 = 1_000_000_000;
 
-impl Engine {
-    /// The time of the next look whether peers on other hosts answer: soon, if something was sent
-    /// and no look is due.
-    pub(crate) fn poll_ns(&mut self, now_ns: impl FnOnce() -> u64) -> Option<u64> {
-        if std::mem::take(&mut self.core.has_sent) && self.connections.poll_ns.is_none() {
-            self.connections.poll_ns = Some(now_ns().saturating_add(LOOK_NS));
-        }
-        self.connections.poll_ns
+/// The time of the next look whether peers on other hosts answer: soon, if something was sent
+/// and no look is due.
+pub(crate) fn poll_ns(engine: &mut Engine, now_ns: impl FnOnce() -> u64) -> Option<u64> {
+    if std::mem::take(&mut engine.core.has_sent) && engine.connections.poll_ns.is_none() {
+        engine.connections.poll_ns = Some(now_ns().saturating_add(LOOK_NS));
     }
+    engine.connections.poll_ns
+}
 
-    /// Looks whether peers on other hosts answer, if it is time to.
-    pub(crate) fn look_after_turned(&mut self, now_ns: u64) {
-        if self.poll_ns(|| now_ns).is_none_or(|at_ns| now_ns < at_ns) {
-            return;
-        }
-        self.connections.poll_ns = None;
-        for id in self.peers.ids() {
-            let Some(peer) = self.peers.get_mut(id) else { continue };
-            match peer.transport.look(now_ns) {
-                Ok(at_ns) => {
-                    self.connections.poll_ns =
-                        self.connections.poll_ns.into_iter().chain(at_ns).min();
-                }
-                Err(ended) => self.connection_ended(id, ended),
+/// Looks whether peers on other hosts answer, if it is time to.
+pub(crate) fn look_after_turned(engine: &mut Engine, now_ns: u64) {
+    if poll_ns(engine, || now_ns).is_none_or(|at_ns| now_ns < at_ns) {
+        return;
+    }
+    engine.connections.poll_ns = None;
+    for id in engine.peers.ids() {
+        let Some(peer) = engine.peers.get_mut(id) else { continue };
+        match peer.transport.look(now_ns) {
+            Ok(at_ns) => {
+                engine.connections.poll_ns =
+                    engine.connections.poll_ns.into_iter().chain(at_ns).min();
             }
+            Err(ended) => teardown::connection_ended(engine, id, ended),
         }
     }
+}
 
-    /// Ends the operations whose memory the kernel used and no longer uses, as far as it has told
-    /// that. Returns whether any ended.
-    pub(crate) fn land(&mut self) -> bool {
-        if !self.core.driver.has_news() {
-            return false;
-        }
-        for id in self.peers.ids() {
-            if let Some(peer) = self.peers.get_mut(id).filter(|peer| peer.transport.has_in_flight())
-            {
-                self.core.end_sent(peer);
-            }
-        }
-        true
+/// Ends the operations whose memory the kernel used and no longer uses, as far as it has told
+/// that. Returns whether any ended.
+pub(crate) fn land(engine: &mut Engine) -> bool {
+    if !engine.core.driver.has_news() {
+        return false;
     }
+    for id in engine.peers.ids() {
+        if let Some(peer) = engine.peers.get_mut(id).filter(|peer| peer.transport.has_in_flight()) {
+            engine.core.end_sent(peer);
+        }
+    }
+    true
 }
 
 impl Core {

@@ -19,7 +19,7 @@ use pinfold_sys::{
 use super::{entry::Completion, taker::Queueable};
 use crate::{
     Error, Result,
-    worker::{followers::Awaited, shared::Shared},
+    worker::{abandoned, followers::Awaited, shared::Shared},
 };
 
 /// How long a thread that waits for several endpoints polls them before it sleeps.
@@ -86,7 +86,7 @@ impl Drop for Owner {
         for endpoint in self.ended.endpoints() {
             // In a forked child they are the parent's.
             if let Ok(mut engine) = endpoint.enter() {
-                engine.abandon_all(self.ended.number);
+                abandoned::abandon_all(&mut engine, self.ended.number);
             }
         }
         self.ended.give_up();

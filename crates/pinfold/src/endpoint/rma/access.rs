@@ -14,7 +14,10 @@ use crate::{
     Error, Path, PeerId, Receipt, Refusal, Result,
     copy::{Algorithm, BULK, Largest},
     endpoint::blocking::BlockingOp,
-    protocol::rma::way::{Opening, Way, withdrawn},
+    protocol::rma::{
+        open,
+        way::{Opening, Way, withdrawn},
+    },
     status::Tallies,
     wire::region::Extent,
     worker::{
@@ -50,7 +53,7 @@ impl Inner {
         key: &super::RegionKey,
     ) -> Result<Inner> {
         let mut engine = shared.enter()?;
-        let op = engine.ask(peer, key)?;
+        let op = open::ask(&mut engine, peer, key)?;
         let own = engine.peers.get(peer).is_some_and(|peer| peer.info.pid == std::process::id());
         let tallies = engine.core.status.tallies(peer).ok_or(Error::UnknownPeer { peer })?;
         drop(engine);

@@ -25,7 +25,10 @@ use crate::{
     },
     error::NotHandled,
     memory::scatter::{Part, Scatter},
-    protocol::rma::way::{OUT_MAX, PARTS_OUT_MAX},
+    protocol::{
+        active::send,
+        rma::way::{OUT_MAX, PARTS_OUT_MAX},
+    },
     wire::{
         active::{Label, Verb},
         change::Change,
@@ -264,14 +267,15 @@ impl Transfer {
         question: Vec<u8>,
         about: Span,
     ) -> Result<()> {
-        let answer = engine.expect_answer(self.peer, 0, self.origin)?;
+        let answer = send::expect_answer(engine, self.peer, 0, self.origin)?;
         let label = Label { verb: Verb::Serve, id: 0, token: answer.index };
         let question = Owned(question);
-        let goes =
-            question.short().is_some_and(|short| engine.call_at_once(self.peer, label, short));
+        let goes = question
+            .short()
+            .is_some_and(|short| send::call_at_once(engine, self.peer, label, short));
         if !goes {
             let kept = keep(shared, question);
-            engine.post_request(self.peer, label, answer, self.origin, kept)?;
+            send::post_request(engine, self.peer, label, answer, self.origin, kept)?;
         }
         let transfer = Arc::clone(self);
         match engine.core.ops.get_mut(answer) {

@@ -4,7 +4,7 @@
 //! account of its peer until the count of returns ends it. It becomes an operation like any other
 //! only if its receiver wants more than a view.
 
-use super::{account, returns, state::Fate};
+use super::{account, latest, returns, state::Fate};
 use crate::{
     Path, PeerId, Receipt, Result,
     endpoint::DonatedBuf,
@@ -18,89 +18,94 @@ use crate::{
     worker::{
         Engine,
         core::Core,
+        fast_path,
         op::{Keeps, Op, OpKey, OpKind, SendOp, SendStage},
         peer::Peer,
+        post,
     },
 };
 
-impl Engine {
-    /// Posts a send of memory that the caller gives away, at `exported`. It ends when the receiver
-    /// has finished with its view, or has copied the memory.
-    #[inline]
-    pub(crate) fn hand_off(
-        &mut self,
-        id: PeerId,
-        tag: u64,
-        donation: &DonatedBuf,
-    ) -> Result<OpKey> {
-        let (memory, exported) = (donation.part(), donation.exported());
-        if let Some((peer, core)) = self.open_way(id, exported, memory.len()) {
-            let send = OpKind::Send(core.charged(donation_send(id, tag, memory, exported)));
-            let keeps = Some(Keeps::DonatedBuf { donation: donation.clone() });
-            let key = core.ops.insert(Op { keeps, ..Op::new(send) });
-            core.announce_donation(peer, key.index, rts(tag, memory, exported, 0));
-            return Ok(key);
-        }
-        self.post_donation(id, tag, donation)
+/// Posts a send of memory that the caller gives away, at `exported`. It ends when the receiver
+/// has finished with its view, or has copied the memory.
+#[inline]
+pub(crate) fn hand_off(
+    engine: &mut Engine,
+    id: PeerId,
+    tag: u64,
+    donation: &DonatedBuf,
+) -> Result<OpKey> {
+    let (memory, exported) = (donation.part(), donation.exported());
+    if let Some((peer, core)) = open_way(engine, id, exported, memory.len()) {
+        let send = OpKind::Send(core.charged(donation_send(id, tag, memory, exported)));
+        let keeps = Some(Keeps::DonatedBuf { donation: donation.clone() });
+        let key = core.ops.insert(Op { keeps, ..Op::new(send) });
+        core.announce_donation(peer, key.index, rts(tag, memory, exported, 0));
+        return Ok(key);
     }
+    post_donation(engine, id, tag, donation)
+}
 
-    /// Gives memory away for good, if nothing stands in its way; otherwise returns it. Wakes no
-    /// thread. `is_frame`: only the newest of its kind counts.
-    #[inline]
-    pub(crate) fn give_at_once(
-        &mut self,
-        id: PeerId,
-        tag: u64,
-        donation: DonatedBuf,
-        is_frame: bool,
-    ) -> Option<DonatedBuf> {
-        let (memory, exported) = (donation.part(), donation.exported());
-        let Some((peer, core)) = self.open_way(id, exported, memory.len()) else {
-            return Some(donation);
-        };
-        // The receiver starts on the buffer while this side keeps its accounts.
-        let number = peer.given.next();
-        core.ops.given.charge(id, account::cost(memory.len()));
-        core.announce_donation(peer, returns::stream(number), rts(tag, memory, exported, number));
-        peer.given.add(Fate::Out { donation, tag, is_frame });
-        core.donations_out += 1;
-        if peer.given.is_long() {
-            core.collect_donations(peer);
-        }
-        None
+/// Gives memory away for good, if nothing stands in its way; otherwise returns it. Wakes no
+/// thread. `is_frame`: only the newest of its kind counts.
+#[inline]
+pub(crate) fn give_at_once(
+    engine: &mut Engine,
+    id: PeerId,
+    tag: u64,
+    donation: DonatedBuf,
+    is_frame: bool,
+) -> Option<DonatedBuf> {
+    let (memory, exported) = (donation.part(), donation.exported());
+    let Some((peer, core)) = open_way(engine, id, exported, memory.len()) else {
+        return Some(donation);
+    };
+    // The receiver starts on the buffer while this side keeps its accounts.
+    let number = peer.given.next();
+    core.ops.given.charge(id, account::cost(memory.len()));
+    core.announce_donation(peer, returns::stream(number), rts(tag, memory, exported, number));
+    peer.given.add(Fate::Out { donation, tag, is_frame });
+    core.donations_out += 1;
+    if peer.given.is_long() {
+        core.collect_donations(peer);
     }
+    None
+}
 
-    fn post_donation(&mut self, id: PeerId, tag: u64, donation: &DonatedBuf) -> Result<OpKey> {
-        let send = self.charge_early(fresh(id, tag, donation));
-        self.post(send, Some(Keeps::DonatedBuf { donation: donation.clone() }))
-    }
+fn post_donation(
+    engine: &mut Engine,
+    id: PeerId,
+    tag: u64,
+    donation: &DonatedBuf,
+) -> Result<OpKey> {
+    let send = latest::charge_early(engine, fresh(id, tag, donation));
+    post::post(engine, send, Some(Keeps::DonatedBuf { donation: donation.clone() }))
+}
 
-    /// The peer, if it has the extent that a donated buffer lies in and nothing stands before the
-    /// donated buffer.
-    #[inline]
-    fn open_way(
-        &mut self,
-        id: PeerId,
-        exported: Exported,
-        len: u64,
-    ) -> Option<(&mut Peer, &mut Core)> {
-        if !self.is_usable() {
-            return None;
-        }
-        let (peer, core) = (self.peers.get_mut(id)?, &mut self.core);
-        let cost = account::cost(len);
-        if peer.waiting >= peer.waiting_max || !core.ops.given.admits(id, cost) {
-            core.collect_donations(peer);
-        }
-        let goes = peer.is_clear()
-            && core.ops.given.admits(id, cost)
-            && peer.permissions.may(Path::Handoff)
-            && peer.exported_extents.has(exported.extent)
-            && peer.waiting < peer.waiting_max
-            && peer.tx.has_room(&mut core.lane_budget) == Ok(true)
-            && peer.exported_extents.may_offer();
-        goes.then_some((peer, core))
+/// The peer, if it has the extent that a donated buffer lies in and nothing stands before the
+/// donated buffer.
+#[inline]
+fn open_way(
+    engine: &mut Engine,
+    id: PeerId,
+    exported: Exported,
+    len: u64,
+) -> Option<(&mut Peer, &mut Core)> {
+    if !fast_path::is_usable(engine) {
+        return None;
     }
+    let (peer, core) = (engine.peers.get_mut(id)?, &mut engine.core);
+    let cost = account::cost(len);
+    if peer.waiting >= peer.waiting_max || !core.ops.given.admits(id, cost) {
+        core.collect_donations(peer);
+    }
+    let goes = peer.is_clear()
+        && core.ops.given.admits(id, cost)
+        && peer.permissions.may(Path::Handoff)
+        && peer.exported_extents.has(exported.extent)
+        && peer.waiting < peer.waiting_max
+        && peer.tx.has_room(&mut core.lane_budget) == Ok(true)
+        && peer.exported_extents.may_offer();
+    goes.then_some((peer, core))
 }
 
 impl Core {

@@ -10,10 +10,11 @@ use crate::{
     endpoint::DonatedBuf,
     status::Tally,
     worker::{
-        Engine,
+        self, Engine,
         core::Core,
         op::{Keeps, Op, OpKey, OpKind, SendOp, SendStage},
         peer::Peer,
+        teardown,
     },
 };
 
@@ -27,99 +28,97 @@ pub(crate) enum Admission {
     Ended,
 }
 
-impl Engine {
-    /// The state of a send of memory that is given.
-    pub(crate) fn admission(&self, key: OpKey) -> Admission {
-        match self.core.ops.get(key) {
-            Some(Op { kind: OpKind::Send(SendOp { charge: 0, .. }), done: None, .. }) => {
-                Admission::Held
+/// The state of a send of memory that is given.
+pub(crate) fn admission(engine: &Engine, key: OpKey) -> Admission {
+    match engine.core.ops.get(key) {
+        Some(Op { kind: OpKind::Send(SendOp { charge: 0, .. }), done: None, .. }) => {
+            Admission::Held
+        }
+        Some(Op { done: None, .. }) => Admission::Goes,
+        _ => Admission::Ended,
+    }
+}
+
+/// Charges a send of memory that is to be posted, if that may be given now: it then waits for
+/// nothing but room and credit.
+pub(crate) fn charge_early(engine: &mut Engine, mut send: SendOp) -> SendOp {
+    let Ok((peer, core)) = engine.peer_mut(send.peer) else { return send };
+    // A send that is charged later goes later: else it might wait for credit that those behind
+    // it hold.
+    let waits = peer.sends().iter().rev().find_map(|key| {
+        let before = core.ops.send_mut(*key).filter(|before| before.given);
+        before.map(|before| before.charge == 0)
+    });
+    if waits == Some(true) || !core.is_charged(peer, &mut send) {
+        peer.record.given_stalls.add(1);
+    }
+    send
+}
+
+/// Gives up waiting for a donated buffer: it is taken back, or goes on to its end.
+pub(crate) fn give_up(engine: &mut Engine, key: OpKey) {
+    worker::cancel(engine, key);
+    match engine.core.ops.get_mut(key) {
+        Some(op) if op.done.is_none() => op.abandoned = true,
+        _ => drop(engine.core.ops.remove(key)),
+    }
+}
+
+/// The error of a donated buffer that its receiver has no room for.
+pub(crate) fn held(engine: &Engine) -> Error {
+    Error::LimitReached {
+        what: "the memory that is given to a peer and not back, in bytes,",
+        limit: engine.core.ops.given.bytes_max(),
+        remedy: "wait until it has dropped views, or raise Builder::given_bytes_max",
+    }
+}
+
+/// Gives memory away of which only the newest counts. Returns the buffer that it replaces, if
+/// it does.
+///
+/// # Errors
+/// As for any send, as far as that is known at once.
+pub(crate) fn give_latest(
+    engine: &mut Engine,
+    id: PeerId,
+    tag: u64,
+    donation: DonatedBuf,
+) -> Result<Option<DonatedBuf>> {
+    engine.check()?;
+    let (peer, core) = engine.peer_mut(id)?;
+    core.collect_donations(peer);
+    let cost = account::cost(donation.len() as u64);
+    let may_go = peer.is_clear();
+    match core.ops.given.offer(id, tag, donation, cost, may_go) {
+        Offer::Goes(donation) => {
+            let Some(donation) = donate::give_at_once(engine, id, tag, donation, true) else {
+                return Ok(None);
+            };
+            let (peer, core) = engine.peer_mut(id)?;
+            core.queue_frame(peer, tag, donation);
+            pump(engine, id);
+            Ok(None)
+        }
+        Offer::Waits(replaced) => {
+            if replaced.is_some() {
+                peer.record.replaced.add(1);
             }
-            Some(Op { done: None, .. }) => Admission::Goes,
-            _ => Admission::Ended,
+            core.update_given_gauges(peer);
+            // The frame is looked at again in each turn.
+            core.block(peer);
+            engine.kick_if_needed();
+            Ok(replaced)
         }
     }
+}
 
-    /// Charges a send of memory that is to be posted, if that may be given now: it then waits for
-    /// nothing but room and credit.
-    pub(crate) fn charge_early(&mut self, mut send: SendOp) -> SendOp {
-        let Ok((peer, core)) = self.peer_mut(send.peer) else { return send };
-        // A send that is charged later goes later: else it might wait for credit that those behind
-        // it hold.
-        let waits = peer.sends().iter().rev().find_map(|key| {
-            let before = core.ops.send_mut(*key).filter(|before| before.given);
-            before.map(|before| before.charge == 0)
-        });
-        if waits == Some(true) || !core.is_charged(peer, &mut send) {
-            peer.record.given_stalls.add(1);
-        }
-        send
+fn pump(engine: &mut Engine, id: PeerId) {
+    if let Ok((peer, core)) = engine.peer_mut(id)
+        && let Err(violation) = core.pump(peer)
+    {
+        teardown::cut_off(engine, id, violation);
     }
-
-    /// Gives up waiting for a donated buffer: it is taken back, or goes on to its end.
-    pub(crate) fn give_up(&mut self, key: OpKey) {
-        self.cancel(key);
-        match self.core.ops.get_mut(key) {
-            Some(op) if op.done.is_none() => op.abandoned = true,
-            _ => drop(self.core.ops.remove(key)),
-        }
-    }
-
-    /// The error of a donated buffer that its receiver has no room for.
-    pub(crate) fn held(&self) -> Error {
-        Error::LimitReached {
-            what: "the memory that is given to a peer and not back, in bytes,",
-            limit: self.core.ops.given.bytes_max(),
-            remedy: "wait until it has dropped views, or raise Builder::given_bytes_max",
-        }
-    }
-
-    /// Gives memory away of which only the newest counts. Returns the buffer that it replaces, if
-    /// it does.
-    ///
-    /// # Errors
-    /// As for any send, as far as that is known at once.
-    pub(crate) fn give_latest(
-        &mut self,
-        id: PeerId,
-        tag: u64,
-        donation: DonatedBuf,
-    ) -> Result<Option<DonatedBuf>> {
-        self.check()?;
-        let (peer, core) = self.peer_mut(id)?;
-        core.collect_donations(peer);
-        let cost = account::cost(donation.len() as u64);
-        let may_go = peer.is_clear();
-        match core.ops.given.offer(id, tag, donation, cost, may_go) {
-            Offer::Goes(donation) => {
-                let Some(donation) = self.give_at_once(id, tag, donation, true) else {
-                    return Ok(None);
-                };
-                let (peer, core) = self.peer_mut(id)?;
-                core.queue_frame(peer, tag, donation);
-                self.pump(id);
-                Ok(None)
-            }
-            Offer::Waits(replaced) => {
-                if replaced.is_some() {
-                    peer.record.replaced.add(1);
-                }
-                core.update_given_gauges(peer);
-                // The frame is looked at again in each turn.
-                core.block(peer);
-                self.kick_if_needed();
-                Ok(replaced)
-            }
-        }
-    }
-
-    fn pump(&mut self, id: PeerId) {
-        if let Ok((peer, core)) = self.peer_mut(id)
-            && let Err(violation) = core.pump(peer)
-        {
-            self.cut_off(id, violation);
-        }
-        self.kick_if_needed();
-    }
+    engine.kick_if_needed();
 }
 
 impl Core {

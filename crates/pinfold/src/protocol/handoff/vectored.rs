@@ -9,7 +9,10 @@
 
 use std::sync::Arc;
 
-use super::parts::{ExportedParts, List, Parts, Shelved};
+use super::{
+    latest,
+    parts::{ExportedParts, List, Parts, Shelved},
+};
 use crate::{
     Path, PeerId, Receipt, Refusal, Result,
     endpoint::DonatedBuf,
@@ -26,6 +29,7 @@ use crate::{
         core::Core,
         op::{Arrived, Done, Keeps, Lending, OpKey, SendOp},
         peer::Peer,
+        post,
     },
 };
 
@@ -45,36 +49,34 @@ pub(crate) fn taken(peer: &mut Peer, list: Option<&[Listed]>) {
     peer.listed -= list.map_or(0, <[Listed]>::len);
 }
 
-impl Engine {
-    /// Posts a send of memory in several parts that the caller gives away.
-    pub(crate) fn hand_off_parts(
-        &mut self,
-        id: PeerId,
-        tag: u64,
-        donations: &[DonatedBuf],
-    ) -> Result<OpKey> {
-        let memory = DonatedBuf::gather(donations);
-        let receipt = Receipt::new(Path::Handoff, memory.len());
-        let send = SendOp { given: true, ..SendOp::new(id, tag, memory, receipt) };
-        let send = self.charge_early(send);
-        self.post(send, Some(Keeps::DonatedBufs { donations: donations.to_vec() }))
-    }
+/// Posts a send of memory in several parts that the caller gives away.
+pub(crate) fn hand_off_parts(
+    engine: &mut Engine,
+    id: PeerId,
+    tag: u64,
+    donations: &[DonatedBuf],
+) -> Result<OpKey> {
+    let memory = DonatedBuf::gather(donations);
+    let receipt = Receipt::new(Path::Handoff, memory.len());
+    let send = SendOp { given: true, ..SendOp::new(id, tag, memory, receipt) };
+    let send = latest::charge_early(engine, send);
+    post::post(engine, send, Some(Keeps::DonatedBufs { donations: donations.to_vec() }))
+}
 
-    /// Counts a peer's message in parts that was brought into a row here, `copied` bytes of it by
-    /// copying.
-    pub(crate) fn count_contiguous(&mut self, id: PeerId, path: Path, len: u64, copied: u64) {
-        self.core.status.record_of(id).count_received(path, len);
-        self.core.status.copied_user.add(copied);
-    }
+/// Counts a peer's message in parts that was brought into a row here, `copied` bytes of it by
+/// copying.
+pub(crate) fn count_contiguous(engine: &mut Engine, id: PeerId, path: Path, len: u64, copied: u64) {
+    engine.core.status.record_of(id).count_received(path, len);
+    engine.core.status.copied_user.add(copied);
+}
 
-    /// Tells the peer that parts of its memory are no longer in use, and how their message was
-    /// taken, or the `errno` that prevented it. Nothing is mapped for them any more.
-    pub(crate) fn give_parts_back(&mut self, id: PeerId, sid: u32, by: By, errno: u32) {
-        self.core.imported.settle();
-        if let Some(peer) = self.peers.get_mut(id).filter(|peer| !peer.is_leaving()) {
-            self.core.fin(peer, sid, errno, 0, by);
-            self.kick_if_needed();
-        }
+/// Tells the peer that parts of its memory are no longer in use, and how their message was
+/// taken, or the `errno` that prevented it. Nothing is mapped for them any more.
+pub(crate) fn give_parts_back(engine: &mut Engine, id: PeerId, sid: u32, by: By, errno: u32) {
+    engine.core.imported.settle();
+    if let Some(peer) = engine.peers.get_mut(id).filter(|peer| !peer.is_leaving()) {
+        engine.core.fin(peer, sid, errno, 0, by);
+        engine.kick_if_needed();
     }
 }
 

@@ -271,7 +271,7 @@ impl Core {
             get.by = get.by.and(self.copies.take_largest());
             get.took_ns += peer.times.arrival_lap_ns(get.started);
         }
-        // A peer that is let go reports in its lane (`Engine::poll_leaving`).
+        // A peer that is let go reports in its lane (`teardown::poll_leaving`).
         if !peer.is_leaving()
             && let Some(shared) = &mut get.shared
             && let (Some(theirs @ 1..), None) = (shared.theirs, shared.wrote)

@@ -31,29 +31,27 @@ use crate::{
     },
 };
 
-impl Engine {
-    /// Asks a peer for the memory with this key.
-    pub(crate) fn ask(&mut self, id: PeerId, key: &RegionKey) -> Result<OpKey> {
-        self.check()?;
-        let (peer, core) = self.peer_mut(id)?;
-        let why_not_mapped = peer.permissions.refusal(Path::Mapped);
-        let by = match why_not_mapped {
-            None => By::Mapping,
-            Some(_) if peer.serves_regions => match peer.permissions.refusal(Path::Eager) {
-                Some(why) => return Err(Error::PathRefused { path: Path::Eager, why }),
-                None => By::Owner,
-            },
-            Some(_) => By::Kernel,
-        };
-        let open = Open { claim: key.claim(), by };
-        let asked = Asked { peer: id, open, why_not_mapped };
-        let op = core.ops.insert(Op::new(OpKind::Open(asked)));
-        failpoint::hit(Point::BeforeOpen);
-        core.answer(peer, Kind::Open, op.index, &open.body());
-        failpoint::hit(Point::AfterOpen);
-        self.kick_if_needed();
-        Ok(op)
-    }
+/// Asks a peer for the memory with this key.
+pub(crate) fn ask(engine: &mut Engine, id: PeerId, key: &RegionKey) -> Result<OpKey> {
+    engine.check()?;
+    let (peer, core) = engine.peer_mut(id)?;
+    let why_not_mapped = peer.permissions.refusal(Path::Mapped);
+    let by = match why_not_mapped {
+        None => By::Mapping,
+        Some(_) if peer.serves_regions => match peer.permissions.refusal(Path::Eager) {
+            Some(why) => return Err(Error::PathRefused { path: Path::Eager, why }),
+            None => By::Owner,
+        },
+        Some(_) => By::Kernel,
+    };
+    let open = Open { claim: key.claim(), by };
+    let asked = Asked { peer: id, open, why_not_mapped };
+    let op = core.ops.insert(Op::new(OpKind::Open(asked)));
+    failpoint::hit(Point::BeforeOpen);
+    core.answer(peer, Kind::Open, op.index, &open.body());
+    failpoint::hit(Point::AfterOpen);
+    engine.kick_if_needed();
+    Ok(op)
 }
 
 /// Returns whether one side has switched a path off.

@@ -32,34 +32,37 @@ use crate::{
         inbound_stream::{Came, Inbound, Sink},
         op::{Done, Op, OpKey, OpKind, RecvOp, RecvStage, SendOp, SendStage},
         peer::Peer,
+        teardown,
     },
 };
 
-impl Engine {
-    /// Begins an operation. `memory` holds the bytes to write, or receives those that are read.
-    pub(crate) fn post_served(&mut self, using: ServedRequest, memory: Scatter) -> Result<OpKey> {
-        self.check()?;
-        let id = using.peer;
-        let (peer, core) = self.peer_mut(id)?;
-        let kind = match using.asked.what {
-            What::Write { .. } | What::Brief { .. } => {
-                let receipt = receipt(peer, using.len());
-                let served = Some(Box::new(Served::Write { using, answer: None }));
-                OpKind::Send(SendOp { served, ..SendOp::new(id, 0, memory, receipt) })
-            }
-            What::Read { .. } | What::Change(_) => {
-                let stage = RecvStage::ServedRequest(Box::new(using));
-                OpKind::Recv(RecvOp { stage, ..RecvOp::new(Some(memory)) })
-            }
-        };
-        let key = core.ops.insert(Op::new(kind));
-        peer.served_rma.waiting.push_back(key);
-        if let Err(violation) = core.pump(peer) {
-            self.cut_off(id, violation);
+/// Begins an operation. `memory` holds the bytes to write, or receives those that are read.
+pub(crate) fn post_served(
+    engine: &mut Engine,
+    using: ServedRequest,
+    memory: Scatter,
+) -> Result<OpKey> {
+    engine.check()?;
+    let id = using.peer;
+    let (peer, core) = engine.peer_mut(id)?;
+    let kind = match using.asked.what {
+        What::Write { .. } | What::Brief { .. } => {
+            let receipt = receipt(peer, using.len());
+            let served = Some(Box::new(Served::Write { using, answer: None }));
+            OpKind::Send(SendOp { served, ..SendOp::new(id, 0, memory, receipt) })
         }
-        self.kick_if_needed();
-        Ok(key)
+        What::Read { .. } | What::Change(_) => {
+            let stage = RecvStage::ServedRequest(Box::new(using));
+            OpKind::Recv(RecvOp { stage, ..RecvOp::new(Some(memory)) })
+        }
+    };
+    let key = core.ops.insert(Op::new(kind));
+    peer.served_rma.waiting.push_back(key);
+    if let Err(violation) = core.pump(peer) {
+        teardown::cut_off(engine, id, violation);
     }
+    engine.kick_if_needed();
+    Ok(key)
 }
 
 impl Core {

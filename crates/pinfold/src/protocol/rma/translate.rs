@@ -14,28 +14,26 @@ use crate::{
         rendezvous::Exported,
         space::{Answered, Behind, Claim, Refused},
     },
-    worker::{Engine, core::Core, peer::Peer},
+    worker::{Engine, core::Core, peer::Peer, teardown},
 };
 
 /// Alignment at which mappings of extents can begin: `Mapped` relies on it.
 const ALIGN: u64 = 64;
 
-impl Engine {
-    /// Tells a peer which memory is behind an address, and hands it over if it can be mapped.
-    pub(crate) fn translate_for(
-        &mut self,
-        id: PeerId,
-        claim: &Claim,
-        address: u64,
-        writes: bool,
-    ) -> Answered {
-        let Ok((peer, core)) = self.peer_mut(id) else {
-            return Answered::Refused(Refused::Unknown);
-        };
-        match core.translate(peer, claim, address, writes) {
-            Ok(answer) => answer,
-            Err(why) => Answered::Refused(why),
-        }
+/// Tells a peer which memory is behind an address, and hands it over if it can be mapped.
+pub(crate) fn translate_for(
+    engine: &mut Engine,
+    id: PeerId,
+    claim: &Claim,
+    address: u64,
+    writes: bool,
+) -> Answered {
+    let Ok((peer, core)) = engine.peer_mut(id) else {
+        return Answered::Refused(Refused::Unknown);
+    };
+    match core.translate(peer, claim, address, writes) {
+        Ok(answer) => answer,
+        Err(why) => Answered::Refused(why),
     }
 }
 
@@ -84,41 +82,38 @@ impl Core {
     }
 }
 
-impl Engine {
-    /// Maps the word that says whether an exposure stands, which its owner has handed over. Returns
-    /// `None` if it cannot be mapped.
-    pub(crate) fn lend_flag(&mut self, id: PeerId, flag: Exported) -> Option<Loan> {
-        let (peer, core) = self.peer_mut(id).ok()?;
-        match core.await_extent(peer, flag.extent) {
-            Ok(()) if flag.offset.is_multiple_of(8) => core.imported.lend(id, flag, 8, 0),
-            Ok(()) => None,
-            Err(violation) => {
-                self.cut_off(id, violation);
-                None
-            }
+/// Maps the word that says whether an exposure stands, which its owner has handed over. Returns
+/// `None` if it cannot be mapped.
+pub(crate) fn lend_flag(engine: &mut Engine, id: PeerId, flag: Exported) -> Option<Loan> {
+    let (peer, core) = engine.peer_mut(id).ok()?;
+    match core.await_extent(peer, flag.extent) {
+        Ok(()) if flag.offset.is_multiple_of(8) => core.imported.lend(id, flag, 8, 0),
+        Ok(()) => None,
+        Err(violation) => {
+            teardown::cut_off(engine, id, violation);
+            None
         }
     }
+}
 
-    /// Maps the memory that a peer's agent has handed over for one of our questions. Returns `None`
-    /// if it cannot be mapped.
-    pub(crate) fn lend_translated(
-        &mut self,
-        id: PeerId,
-        behind: Behind,
-        stamp: u64,
-    ) -> Option<Lent> {
-        let Behind { start, len, writable, memory, flag } = behind;
-        let (peer, core) = self.peer_mut(id).ok()?;
-        // Both channel messages were sent before the answer.
-        let came = core
-            .await_extent(peer, memory.extent)
-            .and_then(|()| core.await_extent(peer, flag.extent));
-        match came {
-            Ok(()) => core.lend_region(peer, Site { start, memory, len, flag, stamp, writable }),
-            Err(violation) => {
-                self.cut_off(id, violation);
-                None
-            }
+/// Maps the memory that a peer's agent has handed over for one of our questions. Returns `None`
+/// if it cannot be mapped.
+pub(crate) fn lend_translated(
+    engine: &mut Engine,
+    id: PeerId,
+    behind: Behind,
+    stamp: u64,
+) -> Option<Lent> {
+    let Behind { start, len, writable, memory, flag } = behind;
+    let (peer, core) = engine.peer_mut(id).ok()?;
+    // Both channel messages were sent before the answer.
+    let came =
+        core.await_extent(peer, memory.extent).and_then(|()| core.await_extent(peer, flag.extent));
+    match came {
+        Ok(()) => core.lend_region(peer, Site { start, memory, len, flag, stamp, writable }),
+        Err(violation) => {
+            teardown::cut_off(engine, id, violation);
+            None
         }
     }
 }

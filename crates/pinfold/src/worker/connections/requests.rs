@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use pinfold_sys::cpu::clock;
 
-use super::{Connections, accept_budget::TURN_NS};
+use super::{Connections, accept_budget::TURN_NS, connect, tcp_connect};
 use crate::{
     Error, Gone, PeerId, Result,
     transport::{
@@ -17,9 +17,10 @@ use crate::{
         tcp::{self, dial::Patience},
     },
     worker::{
-        Engine,
+        Engine, credit,
         handshakes::{Again, Call},
         op::{Done, Op, OpKey, OpKind},
+        teardown,
     },
 };
 
@@ -92,157 +93,153 @@ impl Connections {
     }
 }
 
-impl Engine {
-    /// Begins to connect. With `patience`, an obstacle has so long to pass.
-    pub(crate) fn post_connect(
-        &mut self,
-        called: &Called,
-        patience: Option<Duration>,
-    ) -> Result<OpKey> {
-        self.check()?;
-        if self.connections.calls() >= CALLS_MAX {
-            return Err(Error::LimitReached {
-                what: "the number of peers that this endpoint calls at a time",
-                limit: CALLS_MAX as u64,
-                remedy: "wait for some of them, or cancel some",
+/// Begins to connect. With `patience`, an obstacle has so long to pass.
+pub(crate) fn post_connect(
+    engine: &mut Engine,
+    called: &Called,
+    patience: Option<Duration>,
+) -> Result<OpKey> {
+    engine.check()?;
+    if engine.connections.calls() >= CALLS_MAX {
+        return Err(Error::LimitReached {
+            what: "the number of peers that this endpoint calls at a time",
+            limit: CALLS_MAX as u64,
+            remedy: "wait for some of them, or cancel some",
+        });
+    }
+    let op = engine.core.ops.insert(Op::new(OpKind::Connect));
+    match called {
+        Called::Host(address) => {
+            let again = patience.map(|patience| {
+                let patience = u64::try_from(patience.as_nanos()).unwrap_or(u64::MAX);
+                let until_ns = clock::now_ns().saturating_add(patience);
+                Box::new(Again { address: address.clone(), until_ns })
             });
+            connect::call(engine, address, Call { op, again });
         }
-        let op = self.core.ops.insert(Op::new(OpKind::Connect));
-        match called {
-            Called::Host(address) => {
-                let again = patience.map(|patience| {
-                    let patience = u64::try_from(patience.as_nanos()).unwrap_or(u64::MAX);
-                    let until_ns = clock::now_ns().saturating_add(patience);
-                    Box::new(Again { address: address.clone(), until_ns })
-                });
-                self.call(address, Call { op, again });
-            }
-            Called::Wire(address) => {
-                let connect = self.config.connect_timeout;
-                let patience = match patience {
-                    None => Patience { connect, greet: None, again: false },
-                    Some(patience) => {
-                        Patience { connect: patience, greet: Some(connect), again: true }
-                    }
-                };
-                self.call_tcp(address, patience, Call { op, again: None });
-            }
-        }
-        Ok(op)
-    }
-
-    /// A call has come to nothing: it rests if it is made again, or else its operation ends.
-    pub(super) fn not_connected(&mut self, call: Call, error: Error, tried: Tried) {
-        let now = clock::now_ns();
-        let is_patient = call.again.as_ref().is_some_and(|again| now < again.until_ns);
-        if !is_patient || !passes(&error, tried) {
-            return self.core.finish(call.op, Err(error));
-        }
-        let due_ns = now.saturating_add(rest_ns(self.connections.resting.len()));
-        self.connections.resting.push((due_ns, call));
-        // A thread that sleeps has to do so for less long now.
-        self.kick = true;
-    }
-
-    /// Makes the calls again that have rested; for a while, others follow at the next turn.
-    pub(super) fn see_to_resting(&mut self, now_ns: u64) {
-        let (mut at, end) = (0, now_ns.saturating_add(TURN_NS));
-        while let Some((due_ns, _)) = self.connections.resting.get(at)
-            && clock::now_ns() < end
-        {
-            if now_ns < *due_ns {
-                at += 1;
-                continue;
-            }
-            let (_, call) = self.connections.resting.swap_remove(at);
-            if let Some(address) = call.again.as_ref().map(|again| again.address.clone()) {
-                self.call(&address, call);
-            }
-        }
-    }
-
-    /// Gives up the call of an operation. Returns `false` if that has just ended otherwise.
-    pub(crate) fn hang_up(&mut self, op: OpKey) -> bool {
-        if let Some(at) = self.connections.greeting_of(op) {
-            // The peer's last word may be there already: then it takes this side for connected, and
-            // is to hear of the end as a peer does.
-            self.greet(at);
-        }
-        if self.core.ops.get(op).is_none_or(|op| op.done.is_some()) {
-            return false;
-        }
-        self.connections.resting.retain(|(_, call)| call.op != op);
-        if let Some(at) = self.connections.greeting_of(op)
-            && let Some(mut greeting) = self.connections.greetings[at].take()
-        {
-            greeting.handshake.unwatch(&self.connections.epoll);
-            self.ungrant(greeting.granted);
-        }
-        self.core.finish(op, Err(Error::Cancelled));
-        true
-    }
-
-    /// Begins to wait for the next peer that calls.
-    pub(crate) fn post_accept(&mut self) -> Result<OpKey> {
-        self.check()?;
-        if !self.connections.listens() {
-            return Err(Error::NotListening);
-        }
-        let op = self.core.ops.insert(Op::new(OpKind::Accept));
-        self.connections.accepts.push_back(op);
-        self.settle_accepts();
-        Ok(op)
-    }
-
-    /// An operation waits no longer for peers that call.
-    pub(crate) fn stop_accepting(&mut self, op: OpKey) -> bool {
-        self.connections.accepts.retain(|other| *other != op);
-        self.core.finish(op, Err(Error::Cancelled));
-        true
-    }
-
-    /// A peer that has called is connected.
-    pub(super) fn came(&mut self, id: PeerId) {
-        self.connections.came += 1;
-        if let Some(peer) = self.peers.get_mut(id) {
-            peer.came = self.connections.came;
-        }
-        self.newcomers.push_back(id);
-        self.settle_accepts();
-    }
-
-    /// Hands newcomers to the operations that wait for them, and tells one if there will be none.
-    pub(super) fn settle_accepts(&mut self) {
-        while let Some(op) = self.connections.accepts.front().copied() {
-            let next = match self.newcomers.pop_front() {
-                Some(id) => Ok(Done::Accepted(id)),
-                None => match self.connections.take_lost() {
-                    Some(lost) => Err(lost),
-                    None => return,
-                },
+        Called::Wire(address) => {
+            let connect = engine.config.connect_timeout;
+            let patience = match patience {
+                None => Patience { connect, greet: None, again: false },
+                Some(patience) => Patience { connect: patience, greet: Some(connect), again: true },
             };
-            self.connections.accepts.pop_front();
-            self.core.finish(op, next);
-            // A thread that sleeps for all may wait for this itself.
-            self.kick = true;
+            tcp_connect::call_tcp(engine, address, patience, Call { op, again: None });
         }
     }
+    Ok(op)
+}
 
-    /// Nobody takes a peer that an operation has brought. One that has called is the next newcomer,
-    /// before those that came later; one that was called is disconnected.
-    pub(crate) fn decline(&mut self, id: PeerId, has_called: bool) {
-        if !has_called {
-            return self.remove_peer(id, Gone::Disconnected);
-        }
-        if self.present(id).is_err() {
-            return;
-        }
-        let number = |id: &PeerId| self.peers.get(*id).map_or(0, |peer| peer.came);
-        let came = number(&id);
-        let at = self.newcomers.partition_point(|other| number(other) < came);
-        self.newcomers.insert(at, id);
-        self.settle_accepts();
+/// A call has come to nothing: it rests if it is made again, or else its operation ends.
+pub(super) fn not_connected(engine: &mut Engine, call: Call, error: Error, tried: Tried) {
+    let now = clock::now_ns();
+    let is_patient = call.again.as_ref().is_some_and(|again| now < again.until_ns);
+    if !is_patient || !passes(&error, tried) {
+        return engine.core.finish(call.op, Err(error));
     }
+    let due_ns = now.saturating_add(rest_ns(engine.connections.resting.len()));
+    engine.connections.resting.push((due_ns, call));
+    // A thread that sleeps has to do so for less long now.
+    engine.kick = true;
+}
+
+/// Makes the calls again that have rested; for a while, others follow at the next turn.
+pub(super) fn see_to_resting(engine: &mut Engine, now_ns: u64) {
+    let (mut at, end) = (0, now_ns.saturating_add(TURN_NS));
+    while let Some((due_ns, _)) = engine.connections.resting.get(at)
+        && clock::now_ns() < end
+    {
+        if now_ns < *due_ns {
+            at += 1;
+            continue;
+        }
+        let (_, call) = engine.connections.resting.swap_remove(at);
+        if let Some(address) = call.again.as_ref().map(|again| again.address.clone()) {
+            connect::call(engine, &address, call);
+        }
+    }
+}
+
+/// Gives up the call of an operation. Returns `false` if that has just ended otherwise.
+pub(crate) fn hang_up(engine: &mut Engine, op: OpKey) -> bool {
+    if let Some(at) = engine.connections.greeting_of(op) {
+        // The peer's last word may be there already: then it takes this side for connected, and
+        // is to hear of the end as a peer does.
+        connect::greet(engine, at);
+    }
+    if engine.core.ops.get(op).is_none_or(|op| op.done.is_some()) {
+        return false;
+    }
+    engine.connections.resting.retain(|(_, call)| call.op != op);
+    if let Some(at) = engine.connections.greeting_of(op)
+        && let Some(mut greeting) = engine.connections.greetings[at].take()
+    {
+        greeting.handshake.unwatch(&engine.connections.epoll);
+        credit::ungrant(engine, greeting.granted);
+    }
+    engine.core.finish(op, Err(Error::Cancelled));
+    true
+}
+
+/// Begins to wait for the next peer that calls.
+pub(crate) fn post_accept(engine: &mut Engine) -> Result<OpKey> {
+    engine.check()?;
+    if !engine.connections.listens() {
+        return Err(Error::NotListening);
+    }
+    let op = engine.core.ops.insert(Op::new(OpKind::Accept));
+    engine.connections.accepts.push_back(op);
+    settle_accepts(engine);
+    Ok(op)
+}
+
+/// An operation waits no longer for peers that call.
+pub(crate) fn stop_accepting(engine: &mut Engine, op: OpKey) -> bool {
+    engine.connections.accepts.retain(|other| *other != op);
+    engine.core.finish(op, Err(Error::Cancelled));
+    true
+}
+
+/// A peer that has called is connected.
+pub(super) fn came(engine: &mut Engine, id: PeerId) {
+    engine.connections.came += 1;
+    if let Some(peer) = engine.peers.get_mut(id) {
+        peer.came = engine.connections.came;
+    }
+    engine.newcomers.push_back(id);
+    settle_accepts(engine);
+}
+
+/// Hands newcomers to the operations that wait for them, and tells one if there will be none.
+pub(super) fn settle_accepts(engine: &mut Engine) {
+    while let Some(op) = engine.connections.accepts.front().copied() {
+        let next = match engine.newcomers.pop_front() {
+            Some(id) => Ok(Done::Accepted(id)),
+            None => match engine.connections.take_lost() {
+                Some(lost) => Err(lost),
+                None => return,
+            },
+        };
+        engine.connections.accepts.pop_front();
+        engine.core.finish(op, next);
+        // A thread that sleeps for all may wait for this itself.
+        engine.kick = true;
+    }
+}
+
+/// Nobody takes a peer that an operation has brought. One that has called is the next newcomer,
+/// before those that came later; one that was called is disconnected.
+pub(crate) fn decline(engine: &mut Engine, id: PeerId, has_called: bool) {
+    if !has_called {
+        return teardown::remove_peer(engine, id, Gone::Disconnected);
+    }
+    if engine.present(id).is_err() {
+        return;
+    }
+    let number = |id: &PeerId| engine.peers.get(*id).map_or(0, |peer| peer.came);
+    let came = number(&id);
+    let at = engine.newcomers.partition_point(|other| number(other) < came);
+    engine.newcomers.insert(at, id);
+    settle_accepts(engine);
 }
 
 #[cfg(all(test, not(loom)))]
