@@ -214,7 +214,7 @@ impl Endpoint {
     /// The counts of the endpoint's work so far. In a forked child: all zero.
     pub fn counters(&self) -> Counters {
         let counters = |engine: Inside<'_>| {
-            engine.core.update_copy_gauges();
+            gauges::update_copy_gauges(&engine.core);
             engine.core.status.counters()
         };
         self.shared().enter().map(counters).unwrap_or_default()
@@ -227,7 +227,7 @@ impl Endpoint {
     /// Memory that other threads of this process may reach at the same time (its own regions,
     /// buffers of shared arenas) is copied word by word, and not counted.
     pub fn copies(&self) -> Counts {
-        self.shared().enter().map(|engine| engine.core.copies()).unwrap_or_default()
+        self.shared().enter().map(|engine| gauges::copies(&engine.core)).unwrap_or_default()
     }
 
     /// Closes the endpoint; all operations that wait on it end with [`Error::Closed`]. In a forked

@@ -16,8 +16,8 @@
 use super::{
     Engine,
     connections::requests,
-    core::{Core, Unexpected},
-    gauges,
+    core::{self, Core, Unexpected},
+    gauges, inbound,
     inbound_stream::Sink,
     multi_recv,
     op::{
@@ -81,7 +81,7 @@ pub(crate) fn relinquish(engine: &mut Engine, key: OpKey) {
         Some(_) => {}
         None => {
             if let RecvStage::Following(of) = recv.stage {
-                engine.core.finish(key, Err(Error::Cancelled));
+                core::finish(&mut engine.core, key, Err(Error::Cancelled));
                 store_passing(engine, of, arrival);
             } else {
                 store_passing(engine, key, arrival);
@@ -118,11 +118,11 @@ pub(crate) fn give_up_early(engine: &mut Engine, arrival: u64, memory: Scatter, 
 pub(super) fn store_arrived(engine: &mut Engine, recv: RecvOp, arrived: Arrived) {
     let (peer, tag) = (arrived.peer, arrived.tag);
     let unexpected = match arrived.loan {
-        None => engine.core.again(&recv, arrived),
+        None => again(&mut engine.core, &recv, arrived),
         Some(lending) => store_lent(engine, peer, arrived.len, recv.lent, lending),
     };
     let whole = (peer, tag, unexpected.message_len().unwrap_or(0));
-    if let Some(key) = engine.core.match_again(whole, recv.arrival) {
+    if let Some(key) = match_again(&mut engine.core, whole, recv.arrival) {
         return post::give(engine, peer, tag, unexpected, key);
     }
     let sid = match &unexpected {
@@ -175,9 +175,9 @@ fn store_passing(engine: &mut Engine, of: OpKey, arrival: u64) {
     if !recv.as_message && recv.memory.len() < len {
         return;
     }
-    let next = match engine.core.match_again((peer, tag, len), arrival) {
+    let next = match match_again(&mut engine.core, (peer, tag, len), arrival) {
         Some(key) => {
-            engine.core.follow(key, of);
+            follow(&mut engine.core, key, of);
             return;
         }
         None => {
@@ -208,119 +208,121 @@ fn taken_in(engine: &mut Engine, key: OpKey) -> Option<(PeerId, u64, u64)> {
     Some((id, tag, len))
 }
 
-impl Core {
-    /// A receive has matched the message that was matched last.
-    #[inline]
-    pub(crate) fn note_arrival(&mut self, key: OpKey) {
-        self.set_arrival(key, self.matcher.matched());
-    }
+/// A receive has matched the message that was matched last.
+#[inline]
+pub(crate) fn note_arrival(core: &mut Core, key: OpKey) {
+    set_arrival(core, key, core.matcher.matched());
+}
 
-    #[inline]
-    fn set_arrival(&mut self, key: OpKey, arrival: u64) {
-        if let Some(recv) = self.ops.recv_mut(key) {
-            recv.arrival = arrival;
-        }
+#[inline]
+fn set_arrival(core: &mut Core, key: OpKey, arrival: u64) {
+    if let Some(recv) = core.ops.recv_mut(key) {
+        recv.arrival = arrival;
     }
+}
 
-    /// The receive that takes message number `arrival`, which lost its own, if one is posted.
-    fn match_again(&mut self, (peer, tag, len): (PeerId, u64, u64), arrival: u64) -> Option<OpKey> {
-        let key = self.matcher.arrive_again(peer, tag)?;
-        Some(self.taken_by(key, (peer, tag, len), arrival))
+/// The receive that takes message number `arrival`, which lost its own, if one is posted.
+fn match_again(
+    core: &mut Core,
+    (peer, tag, len): (PeerId, u64, u64),
+    arrival: u64,
+) -> Option<OpKey> {
+    let key = core.matcher.arrive_again(peer, tag)?;
+    Some(multi_recv::taken_by(core, key, (peer, tag, len), arrival))
+}
+
+/// A receive is handed a message that stays where it is.
+pub(crate) fn note_lent(core: &mut Core, key: OpKey, sid: u32, rts: &Rts, list: Option<&[Listed]>) {
+    if let Some(recv) = core.ops.recv_mut(key) {
+        recv.lent = Some(Box::new(Announced { sid, rts: *rts, list: list.map(Box::from) }));
     }
+}
 
-    /// A receive is handed a message that stays where it is.
-    pub(crate) fn note_lent(&mut self, key: OpKey, sid: u32, rts: &Rts, list: Option<&[Listed]>) {
-        if let Some(recv) = self.ops.recv_mut(key) {
-            recv.lent = Some(Box::new(Announced { sid, rts: *rts, list: list.map(Box::from) }));
-        }
+/// Receive `key` has matched the message that receive `of` still takes in.
+pub(crate) fn follow(core: &mut Core, key: OpKey, of: OpKey) {
+    let Some(recv) = core.ops.recv_mut(of) else {
+        return core::finish(core, key, Err(Error::Closed));
+    };
+    recv.next = Next::Receive(key);
+    if let Some(recv) = core.ops.recv_mut(key) {
+        recv.stage = RecvStage::Following(of);
     }
+}
 
-    /// Receive `key` has matched the message that receive `of` still takes in.
-    pub(crate) fn follow(&mut self, key: OpKey, of: OpKey) {
-        let Some(recv) = self.ops.recv_mut(of) else {
-            return self.finish(key, Err(Error::Closed));
-        };
-        recv.next = Next::Receive(key);
-        if let Some(recv) = self.ops.recv_mut(key) {
-            recv.stage = RecvStage::Following(of);
-        }
-    }
-
-    /// Hands on the messages of receives that were given up.
-    #[cold]
-    pub(crate) fn pass_on(&mut self) {
-        while let Some(PassedOn { recv, result }) = self.ops.passed_on.pop() {
-            match (recv.next, result) {
-                (Next::Stored(stored), Ok(Done::Arrived(arrived))) => {
-                    let again = self.again(&recv, arrived);
-                    if let Some(entry) = self.matcher.unexpected_mut(stored) {
-                        *entry = again;
-                    }
+/// Hands on the messages of receives that were given up.
+#[cold]
+pub(crate) fn pass_on(core: &mut Core) {
+    while let Some(PassedOn { recv, result }) = core.ops.passed_on.pop() {
+        match (recv.next, result) {
+            (Next::Stored(stored), Ok(Done::Arrived(arrived))) => {
+                let again = again(core, &recv, arrived);
+                if let Some(entry) = core.matcher.unexpected_mut(stored) {
+                    *entry = again;
                 }
-                (Next::Stored(stored), _) => {
-                    // A failed message goes; but if its sender is gone, a receive has to hear of
-                    // that.
-                    let entry = self.matcher.unexpected_mut(stored);
-                    if entry.is_some_and(|entry| !matches!(entry, Unexpected::Lost)) {
-                        self.matcher.remove_unexpected(stored);
-                    }
-                }
-                (Next::Receive(key), Ok(Done::Arrived(arrived))) => {
-                    let of = (arrived.peer, arrived.tag);
-                    match self.again(&recv, arrived) {
-                        Unexpected::Again { bytes, receipt } => {
-                            self.deliver_again(key, of, bytes, *receipt);
-                        }
-                        _ => self.finish(key, Err(no_memory(recv.memory.len()))),
-                    }
-                }
-                (Next::Receive(key), result) => self.finish(key, result),
-                (Next::Own, _) => {}
             }
+            (Next::Stored(stored), _) => {
+                // A failed message goes; but if its sender is gone, a receive has to hear of
+                // that.
+                let entry = core.matcher.unexpected_mut(stored);
+                if entry.is_some_and(|entry| !matches!(entry, Unexpected::Lost)) {
+                    core.matcher.remove_unexpected(stored);
+                }
+            }
+            (Next::Receive(key), Ok(Done::Arrived(arrived))) => {
+                let of = (arrived.peer, arrived.tag);
+                match again(core, &recv, arrived) {
+                    Unexpected::Again { bytes, receipt } => {
+                        deliver_again(core, key, of, bytes, *receipt);
+                    }
+                    _ => core::finish(core, key, Err(no_memory(recv.memory.len()))),
+                }
+            }
+            (Next::Receive(key), result) => core::finish(core, key, result),
+            (Next::Own, _) => {}
         }
     }
+}
 
-    /// The stored form of a message that a receive has, in memory of the library's.
-    fn again(&mut self, recv: &RecvOp, arrived: Arrived) -> Unexpected {
-        let Arrived { len, mut receipt, bytes, .. } = arrived;
-        let bytes = match bytes {
-            Some(bytes) => *bytes,
-            None => {
-                let Some(mut kept) = Kept::new(len, self.moves) else {
-                    return Unexpected::NoMemory { len };
-                };
-                let copied = kept.append_from(&recv.memory, len, &mut self.store);
-                receipt.note_copies(self.copied_by(copied));
-                receipt.copied_user += copied;
-                self.status.copied_user.add(copied);
-                kept.into_bytes()
-            }
-        };
-        Unexpected::Again { bytes, receipt: Box::new(receipt) }
-    }
+/// The stored form of a message that a receive has, in memory of the library's.
+fn again(core: &mut Core, recv: &RecvOp, arrived: Arrived) -> Unexpected {
+    let Arrived { len, mut receipt, bytes, .. } = arrived;
+    let bytes = match bytes {
+        Some(bytes) => *bytes,
+        None => {
+            let Some(mut kept) = Kept::new(len, core.moves) else {
+                return Unexpected::NoMemory { len };
+            };
+            let copied = kept.append_from(&recv.memory, len, &mut core.store);
+            receipt.note_copies(core.copied_by(copied));
+            receipt.copied_user += copied;
+            core.status.copied_user.add(copied);
+            kept.into_bytes()
+        }
+    };
+    Unexpected::Again { bytes, receipt: Box::new(receipt) }
+}
 
-    /// Ends a receive with a message that another one had.
-    pub(crate) fn deliver_again(
-        &mut self,
-        key: OpKey,
-        (peer, tag): (PeerId, u64),
-        bytes: Bytes,
-        mut receipt: Receipt,
-    ) {
-        let Some(op) = self.ops.recv_mut(key) else { return };
-        let len = bytes.len();
-        let bytes = if op.as_message {
-            receipt.bytes = len;
-            Some(Box::new(bytes))
-        } else {
-            receipt.bytes = bytes.write_to(&op.memory, &mut self.store);
-            receipt.note_copies(self.copied_by(receipt.bytes));
-            receipt.copied_user += receipt.bytes;
-            self.status.copied_user.add(receipt.bytes);
-            None
-        };
-        self.conclude(key, Arrived { peer, tag, len, receipt, bytes, loan: None });
-    }
+/// Ends a receive with a message that another one had.
+pub(crate) fn deliver_again(
+    core: &mut Core,
+    key: OpKey,
+    (peer, tag): (PeerId, u64),
+    bytes: Bytes,
+    mut receipt: Receipt,
+) {
+    let Some(op) = core.ops.recv_mut(key) else { return };
+    let len = bytes.len();
+    let bytes = if op.as_message {
+        receipt.bytes = len;
+        Some(Box::new(bytes))
+    } else {
+        receipt.bytes = bytes.write_to(&op.memory, &mut core.store);
+        receipt.note_copies(core.copied_by(receipt.bytes));
+        receipt.copied_user += receipt.bytes;
+        core.status.copied_user.add(receipt.bytes);
+        None
+    };
+    inbound::conclude(core, key, Arrived { peer, tag, len, receipt, bytes, loan: None });
 }
 
 /// A receive that ended when it was posted: the number of its message, and where that is.

@@ -20,6 +20,7 @@ use super::{
 };
 use crate::{
     memory::store::Kept,
+    protocol::rendezvous::select,
     status::Tally,
     transport::{
         local::Limits,
@@ -71,7 +72,7 @@ fn first(left: usize, apart: bool) -> Limits {
 /// announced a message of `len` bytes whose receive was there.
 ///
 /// As much again, up to a ceiling, as long as there is plenty left of the budget. A message that is
-/// announced however much credit there is (`Core::fits_eager`) says nothing.
+/// announced however much credit there is (`outbound::fits_eager`) says nothing.
 fn more(budget: &Budget, granted: u64, len: u64) -> u64 {
     let wide = (granted * 2).clamp(WIDE_BYTES_MIN, WIDE_BYTES_MAX);
     let more = wide.saturating_sub(granted);
@@ -122,74 +123,72 @@ pub(crate) fn ungrant(engine: &mut Engine, granted: Limits) {
     engine.core.grants.give(cost(granted));
 }
 
-impl Core {
-    /// Counts an unmatched eager message against the peer's grant.
-    pub(crate) fn owe(&mut self, peer: &mut Peer, cost: u64) -> Result<(), Violation> {
-        peer.owed += cost;
-        peer.record.unexpected.add(1);
-        if peer.owed > peer.granted {
-            return Err(Violation("it sent more than its credit"));
-        }
-        Ok(())
+/// Counts an unmatched eager message against the peer's grant.
+pub(crate) fn owe(peer: &mut Peer, cost: u64) -> Result<(), Violation> {
+    peer.owed += cost;
+    peer.record.unexpected.add(1);
+    if peer.owed > peer.granted {
+        return Err(Violation("it sent more than its credit"));
     }
+    Ok(())
+}
 
-    /// A peer has announced a message whose receive was there: it may have lacked nothing but
-    /// credit. The answer carries its credit (`Cts::Stream`).
-    pub(crate) fn widen(&mut self, peer: &mut Peer, rts: &Rts) {
-        let more = match (peer.shares_memory(), rts.unasked) {
-            (false, _) => more(&self.grants, peer.granted, rts.len),
-            // The cost of the message does not matter, for it is not stored, as long as the old
-            // credit is short.
-            (true, true) if is_short(peer.granted, peer.owed, MESSAGE_COST + rts.len) => {
-                unasked(&self.grants, peer.granted, peer.owed, MESSAGE_COST + rts.len)
-            }
-            (true, _) => 0,
-        };
-        self.grant_more(peer, more);
-    }
+/// A peer has announced a message whose receive was there: it may have lacked nothing but
+/// credit. The answer carries its credit (`Cts::Stream`).
+pub(crate) fn widen(core: &mut Core, peer: &mut Peer, rts: &Rts) {
+    let more = match (peer.shares_memory(), rts.unasked) {
+        (false, _) => more(&core.grants, peer.granted, rts.len),
+        // The cost of the message does not matter, for it is not stored, as long as the old
+        // credit is short.
+        (true, true) if is_short(peer.granted, peer.owed, MESSAGE_COST + rts.len) => {
+            unasked(&core.grants, peer.granted, peer.owed, MESSAGE_COST + rts.len)
+        }
+        (true, _) => 0,
+    };
+    grant_more(core, peer, more);
+}
 
-    /// Grants a peer `more` bytes of credit, if the budget has them. Returns whether it did.
-    fn grant_more(&mut self, peer: &mut Peer, more: u64) -> bool {
-        let granted = Limits { unexpected_bytes: peer.granted, rendezvous_max: peer.announced_max };
-        let wide = peer.granted.saturating_add(more);
-        // Where the peer had no credit, the announcements it may make are paid for as well.
-        let takes = cost(Limits { unexpected_bytes: wide, ..granted }) - cost(granted);
-        if more == 0 || !self.grants.take(takes) {
-            return false;
-        }
-        peer.granted = wide;
-        peer.record.note_granted(wide);
-        true
+/// Grants a peer `more` bytes of credit, if the budget has them. Returns whether it did.
+fn grant_more(core: &mut Core, peer: &mut Peer, more: u64) -> bool {
+    let granted = Limits { unexpected_bytes: peer.granted, rendezvous_max: peer.announced_max };
+    let wide = peer.granted.saturating_add(more);
+    // Where the peer had no credit, the announcements it may make are paid for as well.
+    let takes = cost(Limits { unexpected_bytes: wide, ..granted }) - cost(granted);
+    if more == 0 || !core.grants.take(takes) {
+        return false;
     }
+    peer.granted = wide;
+    peer.record.note_granted(wide);
+    true
+}
 
-    /// Has a message sent that was announced for want of credit alone and whose receive is not
-    /// posted: it is stored like the ones before it. Returns whether there is room for it.
-    pub(crate) fn store_unasked(
-        &mut self,
-        peer: &mut Peer,
-        sid: u32,
-        rts: &Rts,
-    ) -> Result<bool, Violation> {
-        let &Rts { tag, len, .. } = rts;
-        let cost = MESSAGE_COST + len;
-        let more = unasked(&self.grants, peer.granted, peer.owed, cost);
-        if !rts.unasked || more == 0 {
-            return Ok(false);
-        }
-        if peer.inbound_at(sid).is_some() || peer.announced.contains_key(&sid) {
-            return Err(Violation("it announced a stream twice"));
-        }
-        let Some(kept) = Kept::new(len, self.moves) else { return Ok(false) };
-        if !self.grant_more(peer, more) {
-            return Ok(false);
-        }
-        self.owe(peer, cost)?;
-        let key = self.matcher.keep(peer.id, tag, Unexpected::Arriving { sid, len });
-        self.wakes.any = true;
-        let new = Inbound::new(sid, tag, len, Sink::Keep(key, kept));
-        self.ask_for(peer, Inbound { cost, ..new }, true);
-        Ok(true)
+/// Has a message sent that was announced for want of credit alone and whose receive is not
+/// posted: it is stored like the ones before it. Returns whether there is room for it.
+pub(crate) fn store_unasked(
+    core: &mut Core,
+    peer: &mut Peer,
+    sid: u32,
+    rts: &Rts,
+) -> Result<bool, Violation> {
+    let &Rts { tag, len, .. } = rts;
+    let cost = MESSAGE_COST + len;
+    let more = unasked(&core.grants, peer.granted, peer.owed, cost);
+    if !rts.unasked || more == 0 {
+        return Ok(false);
     }
+    if peer.inbound_at(sid).is_some() || peer.announced.contains_key(&sid) {
+        return Err(Violation("it announced a stream twice"));
+    }
+    let Some(kept) = Kept::new(len, core.moves) else { return Ok(false) };
+    if !grant_more(core, peer, more) {
+        return Ok(false);
+    }
+    owe(peer, cost)?;
+    let key = core.matcher.keep(peer.id, tag, Unexpected::Arriving { sid, len });
+    core.wakes.any = true;
+    let new = Inbound::new(sid, tag, len, Sink::Keep(key, kept));
+    select::ask_for(core, peer, Inbound { cost, ..new }, true);
+    Ok(true)
 }
 
 impl Peer {

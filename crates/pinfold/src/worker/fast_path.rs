@@ -9,11 +9,13 @@ use pinfold_sys::cpu::clock;
 
 use super::{
     Engine,
-    core::Core,
+    core::{self, Core},
+    inbound,
     matching::{Source, TagMatch},
-    outbound::PIECE_WHOLE,
+    outbound::{self, PIECE_WHOLE},
     peer::{MESSAGE_COST, Peer},
     progress::{self, POLLS_A_CLOCK, PUBLISH_AFTER},
+    transport_progress,
 };
 use crate::{
     Path, PeerId, Receipt, Result,
@@ -115,7 +117,7 @@ fn must_look_around(engine: &mut Engine) -> bool {
 #[inline(always)]
 pub(crate) fn send_at_once(engine: &mut Engine, id: PeerId, tag: u64, memory: Part) -> bool {
     let (core, Some(peer)) = (&mut engine.core, engine.peers.get_mut(id)) else { return false };
-    !engine.closed && core.send_at_once(peer, tag, memory)
+    !engine.closed && send_to(core, peer, tag, memory)
 }
 
 /// Sends a message of one part that fits a descriptor or one piece. `None`: it has to be
@@ -136,14 +138,14 @@ pub(crate) fn send_fast(
         return None;
     }
     if memory.len() > INLINE_MAX as u64 {
-        return core.send_piece(peer, tag, memory, chosen);
+        return send_piece(core, peer, tag, memory, chosen);
     }
     let sent = if (tag >> 32) as u32 == peer.tag_high_tx {
         send_at_once(engine, id, tag, memory)
     } else if !peer.permissions.may(Path::Inline) {
         false
     } else if memory.len() <= INLINE_WIDE_MAX as u64 {
-        core.send_wide(peer, tag, memory);
+        send_wide(core, peer, tag, memory);
         true
     } else {
         peer.tx.has_room_for_two() && {
@@ -242,7 +244,7 @@ pub(crate) fn give_back_fast(engine: &mut Engine, id: PeerId, loan: &Loan) -> bo
     }
     peer.returns.end(loan.number);
     if peer.rx.say_returned(loan.number) {
-        engine.core.ring_now(peer);
+        core::ring_now(&mut engine.core, peer);
     }
     true
 }
@@ -269,110 +271,105 @@ pub(crate) fn recv_at_once(
     take_head(&mut engine.core, peer, header, tag, memory)
 }
 
-impl Core {
-    /// [`send_at_once`], to a peer of which no more than its hot lines are touched.
-    #[inline(always)]
-    pub(crate) fn send_at_once(&mut self, peer: &mut Peer, tag: u64, memory: Part) -> bool {
-        debug_assert!(memory.len() <= INLINE_MAX as u64);
-        let sent_cost = peer.sent_cost + MESSAGE_COST + memory.len();
-        let goes = peer.is_clear_inline()
-            && (tag >> 32) as u32 == peer.tag_high_tx
-            && sent_cost <= peer.credit_end
-            && peer.tx.has_room_known();
-        if !goes {
-            return false;
-        }
-        failpoint::hit(Point::BeforeInline);
-        peer.sent_cost = sent_cost;
-        peer.record.count_sent(Path::Inline, memory.len());
-        let header = Header::new(Kind::Inline, memory.len() as u8, tag as u32);
-        memory.read_words(peer.tx.next_body());
-        peer.tx.publish(header);
-        failpoint::hit(Point::AfterInline);
-        self.ring(peer);
-        true
+/// [`send_at_once`], to a peer of which no more than its hot lines are touched.
+#[inline(always)]
+pub(crate) fn send_to(core: &mut Core, peer: &mut Peer, tag: u64, memory: Part) -> bool {
+    debug_assert!(memory.len() <= INLINE_MAX as u64);
+    let sent_cost = peer.sent_cost + MESSAGE_COST + memory.len();
+    let goes = peer.is_clear_inline()
+        && (tag >> 32) as u32 == peer.tag_high_tx
+        && sent_cost <= peer.credit_end
+        && peer.tx.has_room_known();
+    if !goes {
+        return false;
     }
-
-    /// Sends a message as one piece, if the cost model says so. The peer has room and credit.
-    fn send_piece(
-        &mut self,
-        peer: &mut Peer,
-        tag: u64,
-        memory: Part,
-        chosen: &mut Option<Receipt>,
-    ) -> Option<Sent> {
-        let len = memory.len();
-        let receipt = self.choose(peer, len, Some(memory)).ok()?;
-        if receipt.path != Path::Eager || len > PIECE_WHOLE || !self.fits_eager(peer, len) {
-            *chosen = Some(receipt);
-            return None;
-        }
-        if len <= INLINE_TWO_MAX as u64 && self.send_two(peer, tag, memory) {
-            return Some(Sent { path: Path::Eager, why: receipt.why(), by: self.copied_by(len) });
-        }
-        let mut piece = match peer.tx.lend_known(len as u32) {
-            Some(piece) => piece,
-            None => match self.lend(peer, len as u32) {
-                Ok(Some(piece)) if u64::from(piece.len) == len => piece,
-                // A shorter range goes back when the next is lent.
-                _ => {
-                    *chosen = Some(receipt);
-                    return None;
-                }
-            },
-        };
-        memory.fill(&mut peer.tx, &mut piece).ok()?;
-        failpoint::hit(Point::BeforeEager);
-        let body = Eager { tag, len, piece }.body();
-        peer.tx.push(Header::new(Kind::Eager, 0, u32::MAX), &body);
-        failpoint::hit(Point::AfterPiece);
-        peer.sent_cost += MESSAGE_COST + len;
-        self.ring(peer);
-        peer.record.count_sent(Path::Eager, len);
-        self.status.copied_user.add(len);
-        Some(Sent { path: Path::Eager, why: receipt.why(), by: self.copied_by(len) })
-    }
+    failpoint::hit(Point::BeforeInline);
+    peer.sent_cost = sent_cost;
+    peer.record.count_sent(Path::Inline, memory.len());
+    let header = Header::new(Kind::Inline, memory.len() as u8, tag as u32);
+    memory.read_words(peer.tx.next_body());
+    peer.tx.publish(header);
+    failpoint::hit(Point::AfterInline);
+    core::ring(core, peer);
+    true
 }
 
-impl Core {
-    /// Sends a message of up to 48 bytes whose tag has another high half than the last one. The
-    /// peer has room and credit.
-    fn send_wide(&mut self, peer: &mut Peer, tag: u64, memory: Part) {
-        failpoint::hit(Point::BeforeInline);
-        peer.tag_high_tx = (tag >> 32) as u32;
-        peer.sent_cost += MESSAGE_COST + memory.len();
-        peer.record.count_sent(Path::Inline, memory.len());
-        let body = peer.tx.next_body();
-        body[0].store(tag, Ordering::Relaxed);
-        memory.read_words(&body[1..]);
-        peer.tx.publish(Header::new(Kind::InlineWide, memory.len() as u8, 0));
-        failpoint::hit(Point::AfterInline);
-        self.ring(peer);
+/// Sends a message as one piece, if the cost model says so. The peer has room and credit.
+fn send_piece(
+    core: &mut Core,
+    peer: &mut Peer,
+    tag: u64,
+    memory: Part,
+    chosen: &mut Option<Receipt>,
+) -> Option<Sent> {
+    let len = memory.len();
+    let receipt = outbound::choose(core, peer, len, Some(memory)).ok()?;
+    if receipt.path != Path::Eager || len > PIECE_WHOLE || !outbound::fits_eager(peer, len) {
+        *chosen = Some(receipt);
+        return None;
     }
+    if len <= INLINE_TWO_MAX as u64 && send_two(core, peer, tag, memory) {
+        return Some(Sent { path: Path::Eager, why: receipt.why(), by: core.copied_by(len) });
+    }
+    let mut piece = match peer.tx.lend_known(len as u32) {
+        Some(piece) => piece,
+        None => match outbound::lend(core, peer, len as u32) {
+            Ok(Some(piece)) if u64::from(piece.len) == len => piece,
+            // A shorter range goes back when the next is lent.
+            _ => {
+                *chosen = Some(receipt);
+                return None;
+            }
+        },
+    };
+    memory.fill(&mut peer.tx, &mut piece).ok()?;
+    failpoint::hit(Point::BeforeEager);
+    let body = Eager { tag, len, piece }.body();
+    peer.tx.push(Header::new(Kind::Eager, 0, u32::MAX), &body);
+    failpoint::hit(Point::AfterPiece);
+    peer.sent_cost += MESSAGE_COST + len;
+    core::ring(core, peer);
+    peer.record.count_sent(Path::Eager, len);
+    core.status.copied_user.add(len);
+    Some(Sent { path: Path::Eager, why: receipt.why(), by: core.copied_by(len) })
+}
 
-    /// Sends a message of 57 to 112 bytes in two descriptors, if they fit and its tag does. The
-    /// peer has credit.
-    #[inline(always)]
-    fn send_two(&mut self, peer: &mut Peer, tag: u64, memory: Part) -> bool {
-        let goes = (tag >> 32) as u32 == peer.tag_high_tx
-            && peer.tx.has_room_for_two()
-            && !peer.is_turned();
-        if !goes {
-            return false;
-        }
-        let len = memory.len();
-        failpoint::hit(Point::BeforeEager);
-        peer.sent_cost += MESSAGE_COST + len;
-        let rest = len - INLINE_MAX as u64;
-        let first = Header::new(Kind::InlineFirst, rest as u8, tag as u32);
-        let headers = [first, Header::new(Kind::InlineRest, 0, 0)];
-        peer.tx.publish_two(headers, |bodies| memory.read_two(bodies));
-        failpoint::hit(Point::AfterPiece);
-        self.ring(peer);
-        peer.record.count_sent(Path::Eager, len);
-        self.status.copied_user.add(len);
-        true
+/// Sends a message of up to 48 bytes whose tag has another high half than the last one. The
+/// peer has room and credit.
+fn send_wide(core: &mut Core, peer: &mut Peer, tag: u64, memory: Part) {
+    failpoint::hit(Point::BeforeInline);
+    peer.tag_high_tx = (tag >> 32) as u32;
+    peer.sent_cost += MESSAGE_COST + memory.len();
+    peer.record.count_sent(Path::Inline, memory.len());
+    let body = peer.tx.next_body();
+    body[0].store(tag, Ordering::Relaxed);
+    memory.read_words(&body[1..]);
+    peer.tx.publish(Header::new(Kind::InlineWide, memory.len() as u8, 0));
+    failpoint::hit(Point::AfterInline);
+    core::ring(core, peer);
+}
+
+/// Sends a message of 57 to 112 bytes in two descriptors, if they fit and its tag does. The
+/// peer has credit.
+#[inline(always)]
+fn send_two(core: &mut Core, peer: &mut Peer, tag: u64, memory: Part) -> bool {
+    let goes =
+        (tag >> 32) as u32 == peer.tag_high_tx && peer.tx.has_room_for_two() && !peer.is_turned();
+    if !goes {
+        return false;
     }
+    let len = memory.len();
+    failpoint::hit(Point::BeforeEager);
+    peer.sent_cost += MESSAGE_COST + len;
+    let rest = len - INLINE_MAX as u64;
+    let first = Header::new(Kind::InlineFirst, rest as u8, tag as u32);
+    let headers = [first, Header::new(Kind::InlineRest, 0, 0)];
+    peer.tx.publish_two(headers, |bodies| memory.read_two(bodies));
+    failpoint::hit(Point::AfterPiece);
+    core::ring(core, peer);
+    peer.record.count_sent(Path::Eager, len);
+    core.status.copied_user.add(len);
+    true
 }
 
 /// Waits a moment for the next descriptor of a lane.
@@ -405,7 +402,7 @@ fn await_head(core: &mut Core, peer: &mut Peer) -> Option<Header> {
 fn await_frame(core: &mut Core, peer: &mut Peer) -> Option<Header> {
     for _ in 0..CONNECTION_POLLS {
         // The end of a connection is found again by the ordinary way.
-        core.turn(peer, false).ok()?;
+        transport_progress::turn(core, peer, false).ok()?;
         if let Some(header) = peer.rx.head() {
             return Some(header);
         }
@@ -418,7 +415,7 @@ fn await_frame(core: &mut Core, peer: &mut Peer) -> Option<Header> {
 #[inline(never)]
 fn pass_ends(core: &mut Core, peer: &mut Peer, mut header: Header) -> Option<Header> {
     while header.kind() == Some(Kind::Fin) {
-        core.receive(peer, header).ok()?;
+        inbound::receive(core, peer, header).ok()?;
         header = await_head(core, peer)?;
     }
     Some(header)

@@ -287,7 +287,7 @@ fn take_back(engine: &mut Engine, key: OpKey) -> bool {
         OpKind::Multi(multi) => match multi.posted.take() {
             Some(posted) => {
                 engine.core.matcher.cancel(posted);
-                engine.core.finish(key, Err(Error::Cancelled));
+                core::finish(&mut engine.core, key, Err(Error::Cancelled));
                 true
             }
             None => false,
@@ -295,7 +295,7 @@ fn take_back(engine: &mut Engine, key: OpKey) -> bool {
         OpKind::Recv(recv) => match recv.stage {
             RecvStage::Posted(posted) => {
                 engine.core.matcher.cancel(posted);
-                engine.core.finish(key, Err(Error::Cancelled));
+                core::finish(&mut engine.core, key, Err(Error::Cancelled));
                 true
             }
             _ => false,
@@ -305,16 +305,16 @@ fn take_back(engine: &mut Engine, key: OpKey) -> bool {
                 let id = send.peer;
                 if let Some(peer) = engine.peers.get_mut(id) {
                     peer.unqueue_send(key);
-                    engine.core.update_peer_gauges(peer);
+                    gauges::update_peer_gauges(&engine.core, peer);
                 }
-                engine.core.finish(key, Err(Error::Cancelled));
+                core::finish(&mut engine.core, key, Err(Error::Cancelled));
                 true
             }
             SendStage::Waiting { cancelled } if !*cancelled => {
                 *cancelled = true;
                 let id = send.peer;
                 if let Some(peer) = engine.peers.get_mut(id) {
-                    engine.core.answer(peer, Kind::Cancel, key.index, &[]);
+                    core::answer(&mut engine.core, peer, Kind::Cancel, key.index, &[]);
                 }
                 true
             }

@@ -2,7 +2,7 @@
 //!
 //! The posted entry stays with the matcher until it is used up, so that no receive posted later
 //! overtakes it. At each match, where the length of the message is known, the next part of the
-//! buffer is cut off ([`Core::taken_by`]) and an ordinary receive is made for it: what comes below
+//! buffer is cut off ([`taken_by`]) and an ordinary receive is made for it: what comes below
 //! is as for any other. The part's end leads back by [`Keeps::Part`]; `OpTable::end_part` queues
 //! the message, and ends the whole when the last part of a used-up buffer has ended.
 //!
@@ -13,7 +13,7 @@ use std::collections::VecDeque;
 
 use super::{
     Engine, abandoned,
-    core::Core,
+    core::{self, Core},
     gauges,
     matching::{Source, TagMatch},
     op::{Arrived, Done, Keeps, MultiOp, Op, OpKey, OpKind, PartOf, RecvOp},
@@ -23,6 +23,7 @@ use crate::{
     Error, PeerId, Result,
     endpoint::received::{MultiReceived, Received},
     memory::scatter::Scatter,
+    protocol::rendezvous::select,
     worker,
 };
 
@@ -69,16 +70,16 @@ pub(crate) fn post_multi(
     {
         let len = unexpected.message_len().unwrap_or(0);
         let arrival = engine.core.matcher.matched();
-        let part = engine.core.taken_by(key, (id, got_tag, len), arrival);
+        let part = taken_by(&mut engine.core, key, (id, got_tag, len), arrival);
         post::give(engine, id, got_tag, unexpected, part);
         if let Some(peer) = engine.peers.get_mut(id) {
-            engine.core.update_peer_gauges(peer);
+            gauges::update_peer_gauges(&engine.core, peer);
         }
     }
     if takes_more(engine, key) {
         match post::can_come(engine, from) {
             Ok(()) => post_rest(engine, from, tag, key),
-            Err(error) => engine.core.finish(key, Err(error)),
+            Err(error) => core::finish(&mut engine.core, key, Err(error)),
         }
     }
     gauges::update_gauges(engine);
@@ -95,7 +96,7 @@ fn post_rest(engine: &mut Engine, from: Source, tag: TagMatch, key: OpKey) {
     if let Source::Peer(id) = from
         && let Some(peer) = engine.peers.get_mut(id)
     {
-        engine.core.note_open_memory(peer, key);
+        select::note_open_memory(&mut engine.core, peer, key);
     }
     let posted = engine.core.matcher.post_standing(from, tag, key);
     if let Some(multi) = engine.core.ops.multi_mut(key) {
@@ -171,41 +172,39 @@ impl Left {
     }
 }
 
-impl Core {
-    /// The receive for message number `arrival`, which posted receive `key` has matched: that one,
-    /// or, if it takes many, one of its own into the next part of the memory.
-    #[inline]
-    pub(super) fn taken_by(
-        &mut self,
-        key: OpKey,
-        message: (PeerId, u64, u64),
-        arrival: u64,
-    ) -> OpKey {
-        match self.ops.recv_mut(key) {
-            Some(recv) => {
-                recv.arrival = arrival;
-                key
-            }
-            None => self.cut(key, message, arrival),
+/// The receive for message number `arrival`, which posted receive `key` has matched: that one,
+/// or, if it takes many, one of its own into the next part of the memory.
+#[inline]
+pub(super) fn taken_by(
+    core: &mut Core,
+    key: OpKey,
+    message: (PeerId, u64, u64),
+    arrival: u64,
+) -> OpKey {
+    match core.ops.recv_mut(key) {
+        Some(recv) => {
+            recv.arrival = arrival;
+            key
         }
+        None => cut(core, key, message, arrival),
     }
+}
 
-    fn cut(&mut self, key: OpKey, (peer, tag, len): (PeerId, u64, u64), arrival: u64) -> OpKey {
-        let Some(multi) = self.ops.multi_mut(key).filter(|multi| multi.end.is_none()) else {
-            return key;
-        };
-        let (at, size) = (multi.at, multi.memory.len());
-        let memory = multi.memory.slice(at, len);
-        multi.at = (at + memory.len().max(1)).next_multiple_of(ALIGN).min(size);
-        multi.running += 1;
-        if size - multi.at < multi.min_free {
-            multi.end = Some(Ok(Done::UsedUp(None)));
-            if let Some(posted) = multi.posted.take() {
-                self.matcher.cancel(posted);
-            }
+fn cut(core: &mut Core, key: OpKey, (peer, tag, len): (PeerId, u64, u64), arrival: u64) -> OpKey {
+    let Some(multi) = core.ops.multi_mut(key).filter(|multi| multi.end.is_none()) else {
+        return key;
+    };
+    let (at, size) = (multi.at, multi.memory.len());
+    let memory = multi.memory.slice(at, len);
+    multi.at = (at + memory.len().max(1)).next_multiple_of(ALIGN).min(size);
+    multi.running += 1;
+    if size - multi.at < multi.min_free {
+        multi.end = Some(Ok(Done::UsedUp(None)));
+        if let Some(posted) = multi.posted.take() {
+            core.matcher.cancel(posted);
         }
-        let recv = RecvOp { arrival, ..RecvOp::new(Some(memory)) };
-        let part = PartOf { multi: key, at, peer, tag, len, arrival };
-        self.ops.insert(Op::kept(Some(Keeps::Part(part)), OpKind::Recv(recv)))
     }
+    let recv = RecvOp { arrival, ..RecvOp::new(Some(memory)) };
+    let part = PartOf { multi: key, at, peer, tag, len, arrival };
+    core.ops.insert(Op::kept(Some(Keeps::Part(part)), OpKind::Recv(recv)))
 }

@@ -10,7 +10,7 @@ use crate::{
     Error, Gone, Outstanding, PeerId,
     protocol::{
         active::act::Act,
-        handoff::{after_close::is_out, state::Fate},
+        handoff::{after_close::is_out, donate, state::Fate},
     },
 };
 
@@ -28,15 +28,13 @@ fn is_unheard(op: &Op, send: &SendOp) -> bool {
     unheard && !taken_back
 }
 
-impl Core {
-    /// Returns whether a send whose end is not awaited has not been delivered when its peer goes,
-    /// `how`.
-    pub(crate) fn is_lost(&self, key: OpKey, how: Gone) -> bool {
-        self.ops.get(key).is_some_and(|op| {
-            matches!(&op.kind, OpKind::Send(send)
-                if is_unheard(op, send) && !(how == Gone::Disconnected && is_out(send)))
-        })
-    }
+/// Returns whether a send whose end is not awaited has not been delivered when its peer goes,
+/// `how`.
+pub(crate) fn is_lost(core: &Core, key: OpKey, how: Gone) -> bool {
+    core.ops.get(key).is_some_and(|op| {
+        matches!(&op.kind, OpKind::Send(send)
+            if is_unheard(op, send) && !(how == Gone::Disconnected && is_out(send)))
+    })
 }
 
 /// The messages that connected peers have not got, and the memory not given back; peers with
@@ -47,7 +45,7 @@ pub(crate) fn outstanding(engine: &mut Engine) -> Vec<Outstanding> {
         let Some(peer) = engine.peers.get_mut(id).filter(|peer| !peer.is_leaving()) else {
             continue;
         };
-        engine.core.collect_donations(peer);
+        donate::collect_from(&mut engine.core, peer);
         let mut one = Outstanding {
             peer: id,
             name: peer.info.name.clone(),

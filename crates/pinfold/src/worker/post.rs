@@ -3,16 +3,19 @@
 use super::{
     Engine,
     abandoned::{self, no_memory},
-    core::Unexpected,
-    gauges,
+    core::{self, Unexpected},
+    gauges, inbound,
     matching::{Source, TagMatch},
     op::{Arrived, Done, Keeps, Lending, Op, OpKey, OpKind, RecvOp, RecvStage, SendOp},
-    progress, teardown,
+    outbound, progress, teardown,
 };
 use crate::{
     Error, Path, PeerId, Receipt, Result,
     memory::{imported_extents::Loan, scatter::Scatter},
-    protocol::handoff::{parts::Parts, vectored},
+    protocol::{
+        handoff::{after_close, parts::Parts, vectored},
+        rendezvous::select,
+    },
     wire::rendezvous::By,
 };
 
@@ -54,7 +57,7 @@ pub(crate) fn post(engine: &mut Engine, send: SendOp, keeps: Option<Keeps>) -> R
         true => peer.asked.push_back(key),
         false => peer.queue_send(key),
     }
-    if let Err(violation) = core.pump(peer) {
+    if let Err(violation) = outbound::pump(core, peer) {
         // Ends the operation too, with the reason.
         teardown::cut_off(engine, id, violation);
     }
@@ -86,17 +89,17 @@ fn post_any(engine: &mut Engine, from: Source, tag: TagMatch, recv: RecvOp) -> R
     let key = engine.core.ops.insert(Op::new(OpKind::Recv(recv)));
     match taken {
         Some((peer, tag, unexpected)) => {
-            engine.core.note_arrival(key);
+            abandoned::note_arrival(&mut engine.core, key);
             give(engine, peer, tag, unexpected, key);
             if let Some(peer) = engine.peers.get_mut(peer) {
-                engine.core.update_peer_gauges(peer);
+                gauges::update_peer_gauges(&engine.core, peer);
             }
         }
         None => {
             if let Source::Peer(id) = from
                 && let Some(peer) = engine.peers.get_mut(id)
             {
-                engine.core.note_open_memory(peer, key);
+                select::note_open_memory(&mut engine.core, peer, key);
             }
             let posted = engine.core.matcher.post(from, tag, key);
             if let Some(op) = engine.core.ops.recv_mut(key) {
@@ -138,28 +141,30 @@ pub(crate) fn give(engine: &mut Engine, id: PeerId, tag: u64, unexpected: Unexpe
                 receipt = peer.receipt(path, 0, bytes.len());
             }
             receipt.note_copies(by);
-            core.deliver_stored(key, id, tag, bytes, receipt);
+            inbound::deliver_stored(core, key, id, tag, bytes, receipt);
         }
         (Unexpected::Arriving { sid, .. }, Some(peer)) => {
-            core.redirect(peer, sid, key);
+            inbound::redirect(core, peer, sid, key);
             progress::publish(core, peer);
         }
         (Unexpected::Waiting { sid, rts, list }, Some(peer)) => {
             peer.announced.remove(&sid);
             vectored::taken(peer, list.as_deref());
-            if let Err(violation) = core.select(peer, key, (sid, rts), list.as_deref()) {
+            if let Err(violation) = select::select(core, peer, key, (sid, rts), list.as_deref()) {
                 teardown::cut_off(engine, id, violation);
             }
         }
-        (Unexpected::Left { len, memory }, _) => core.hand_out(key, (id, tag, len), memory),
-        (Unexpected::Passing { of, .. }, _) => core.follow(key, of),
-        (Unexpected::Again { bytes, receipt }, _) => {
-            core.deliver_again(key, (id, tag), bytes, *receipt);
+        (Unexpected::Left { len, memory }, _) => {
+            after_close::hand_out(core, key, (id, tag, len), memory)
         }
-        (Unexpected::NoMemory { len }, _) => core.finish(key, Err(no_memory(len))),
+        (Unexpected::Passing { of, .. }, _) => abandoned::follow(core, key, of),
+        (Unexpected::Again { bytes, receipt }, _) => {
+            abandoned::deliver_again(core, key, (id, tag), bytes, *receipt);
+        }
+        (Unexpected::NoMemory { len }, _) => core::finish(core, key, Err(no_memory(len))),
         (_, None) | (Unexpected::Lost, _) => {
             let error = engine.present(id).err().unwrap_or(Error::UnknownPeer { peer: id });
-            engine.core.finish(key, Err(error));
+            core::finish(&mut engine.core, key, Err(error));
         }
     }
 }
@@ -219,7 +224,7 @@ pub(crate) fn let_go(engine: &mut Engine, key: OpKey, keeps: Keeps) {
 pub(crate) fn give_back(engine: &mut Engine, id: PeerId, loan: &Loan) {
     match engine.peers.get_mut(id).filter(|peer| !peer.is_leaving()) {
         Some(peer) => {
-            engine.core.end_loan(peer, loan);
+            select::end_loan(&mut engine.core, peer, loan);
             engine.kick_if_needed();
         }
         None => engine.core.imported.give_back(loan),

@@ -4,12 +4,21 @@
 use pinfold_sys::cpu::clock;
 
 use super::{
-    Engine, connections::events, core::Core, extent_exchange, gauges, peer::Peer, sleep, teardown,
+    Engine,
+    connections::events,
+    core::{self, Core},
+    extent_exchange, gauges, inbound, outbound,
+    peer::Peer,
+    sleep, teardown, transport_progress,
 };
 use crate::{
     failpoint::{self, Point},
     memory::arena::after_close,
-    protocol::active::dispatch,
+    protocol::{
+        active::dispatch,
+        handoff::donate,
+        rendezvous::{get, put, request},
+    },
 };
 
 /// Descriptors taken from one lane before the next lane's turn.
@@ -106,7 +115,7 @@ fn collect_all(engine: &mut Engine) {
     }
     for id in engine.peers.ids() {
         if let Some(peer) = engine.peers.get_mut(id) {
-            engine.core.collect_donations(peer);
+            donate::collect_from(&mut engine.core, peer);
         }
     }
 }
@@ -135,7 +144,7 @@ pub(crate) fn poll_lane(engine: &mut Engine, index: u32) -> bool {
     let mut moved = false;
     // Descriptors in the lane come first.
     if peer.is_turned() && peer.rx.head().is_none() {
-        match engine.core.turn(peer, false) {
+        match transport_progress::turn(&mut engine.core, peer, false) {
             Ok(came) => moved = came,
             Err(ended) => {
                 let id = peer.id;
@@ -157,7 +166,7 @@ pub(crate) fn poll_lane(engine: &mut Engine, index: u32) -> bool {
     while turns < LANE_TURN
         && let Some(header) = peer.rx.head()
     {
-        if let Err(violation) = engine.core.receive(peer, header) {
+        if let Err(violation) = inbound::receive(&mut engine.core, peer, header) {
             let id = peer.id;
             teardown::cut_off(engine, id, violation);
             return true;
@@ -168,7 +177,7 @@ pub(crate) fn poll_lane(engine: &mut Engine, index: u32) -> bool {
         turns += 1;
     }
     publish(&mut engine.core, peer);
-    engine.core.update_peer_gauges(peer);
+    gauges::update_peer_gauges(&engine.core, peer);
     gauges::update_gauges(engine);
     true
 }
@@ -178,7 +187,7 @@ pub(crate) fn poll_lane(engine: &mut Engine, index: u32) -> bool {
 pub(crate) fn publish(core: &mut Core, peer: &mut Peer) {
     failpoint::hit(Point::BeforePublish);
     if peer.rx.publish() {
-        core.ring_now(peer);
+        core::ring_now(core, peer);
     }
     failpoint::hit(Point::AfterPublish);
 }
@@ -193,7 +202,7 @@ fn retry_blocked(engine: &mut Engine) -> bool {
         }
         peer.blocked = false;
         let (before, asked) = (peer.tx.produced(), peer.room_asked);
-        match engine.core.pump(peer) {
+        match outbound::pump(&mut engine.core, peer) {
             // Nothing went: the request to ring still stands.
             Ok(()) if peer.tx.produced() == before => peer.room_asked = asked,
             Ok(()) => moved = true,
@@ -214,9 +223,9 @@ fn copy_some(engine: &mut Engine) -> bool {
         let Some(id) = engine.core.peer_of_get(key) else { continue };
         engine.core.gets.push_back(key);
         let Some(peer) = engine.peers.get_mut(id) else { continue };
-        let step = match engine.core.is_requested(key) {
-            true => engine.core.look_after_request(peer, key),
-            false => engine.core.get_step(peer, key),
+        let step = match request::is_requested(&mut engine.core, key) {
+            true => request::look_after_request(&mut engine.core, peer, key),
+            false => get::get_step(&mut engine.core, peer, key),
         };
         match step {
             Ok(step) => moved |= step,
@@ -227,7 +236,7 @@ fn copy_some(engine: &mut Engine) -> bool {
         let Some(key) = engine.core.puts.pop_front() else { break };
         let Some(id) = engine.core.ops.send_mut(key).map(|op| op.peer) else { continue };
         let Some(peer) = engine.peers.get_mut(id) else { continue };
-        if engine.core.put_step(peer, key) {
+        if put::put_step(&mut engine.core, peer, key) {
             engine.core.puts.push_back(key);
             moved = true;
         }

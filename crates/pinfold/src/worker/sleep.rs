@@ -51,7 +51,7 @@ pub(crate) fn may_leave(engine: &mut Engine, index: u32) -> bool {
     if leaves {
         peer.hot = false;
         engine.poll_set.leave(index);
-        engine.core.update_peer_gauges(peer);
+        gauges::update_peer_gauges(&engine.core, peer);
     }
     leaves
 }
@@ -68,7 +68,7 @@ pub(crate) fn cool_down(engine: &mut Engine, now_ns: u64) {
             && peer.idle_polls > IDLE_POLLS
         {
             // Messages still to go to a distant peer are sent; its events tell of the result.
-            let _ = engine.core.turn(peer, true);
+            let _ = transport_progress::turn(&mut engine.core, peer, true);
             peer.rx.ask();
             peer.hot = false;
             if peer.is_turned() {
@@ -108,7 +108,7 @@ pub(crate) fn ask_all(engine: &mut Engine) -> bool {
             peer.rx.ask();
             // The connection sends what it still has to. Its end is found again by the next
             // poll.
-            came_from_tcp |= engine.core.turn(peer, true).unwrap_or(true);
+            came_from_tcp |= transport_progress::turn(&mut engine.core, peer, true).unwrap_or(true);
         }
     }
     // No peer rings for those left to the epoll, but they are to hear what the others do.
@@ -116,7 +116,7 @@ pub(crate) fn ask_all(engine: &mut Engine) -> bool {
         if let Some(peer) = engine.peers.at_mut(index)
             && !peer.hot
             && peer.is_turned()
-            && engine.core.turn(peer, true).unwrap_or(true)
+            && transport_progress::turn(&mut engine.core, peer, true).unwrap_or(true)
         {
             came_from_tcp = true;
             to_poll.push(index);
@@ -127,7 +127,9 @@ pub(crate) fn ask_all(engine: &mut Engine) -> bool {
         if let Some(peer) = engine.peers.at_mut(index) {
             peer.tx.ask_for_room();
             peer.room_asked = true;
-            if peer.is_turned() && engine.core.turn(peer, true).unwrap_or(true) {
+            if peer.is_turned()
+                && transport_progress::turn(&mut engine.core, peer, true).unwrap_or(true)
+            {
                 came_from_tcp = true;
                 to_poll.push(index);
             }
@@ -368,7 +370,7 @@ mod tests {
             engine.peers.iter().all(|peer| peer.transport.is_flushed())
         };
         assert!(!is_told());
-        ask_all(&mut one.shared().enter().unwrap());
+        super::ask_all(&mut one.shared().enter().unwrap());
         until(is_told);
     }
 

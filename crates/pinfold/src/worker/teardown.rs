@@ -3,15 +3,19 @@
 use super::{
     Engine,
     connections::reconnect,
-    core::{Core, Unexpected},
-    credit, gauges,
+    core::{self, Core, Unexpected},
+    credit, gauges, inbound,
     matching::{Source, TagMatch},
     op::{OpKey, OpKind, RecvStage, gone},
-    progress,
+    outstanding, progress, transport_progress,
 };
 use crate::{
     Error, Gone, PeerId,
     failpoint::{self, Point},
+    protocol::{
+        handoff::{after_close, latest},
+        rendezvous::get,
+    },
     status::Tally,
     transport::{Ended, local::Limits, shm::ring::Violation},
     wire::descriptor::Kind,
@@ -58,10 +62,10 @@ pub(crate) fn remove_peer(engine: &mut Engine, id: PeerId, how: Gone) {
     let stays_given = how == Gone::Died || how == Gone::Closed && peer.rx.has_left();
     if first && stopped {
         if stays_given {
-            engine.core.take_last_extents(peer);
+            after_close::take_last_extents(&mut engine.core, peer);
         }
         while let Some(header) = peer.rx.head() {
-            if let Err(violation) = engine.core.receive(peer, header) {
+            if let Err(violation) = inbound::receive(&mut engine.core, peer, header) {
                 peer.leave(Gone::Misbehaved(violation.0));
                 break;
             }
@@ -69,7 +73,7 @@ pub(crate) fn remove_peer(engine: &mut Engine, id: PeerId, how: Gone) {
     }
     let how = peer.leaving().unwrap_or(how);
     if first && stays_given {
-        engine.core.take_over(peer);
+        after_close::take_over(&mut engine.core, peer);
         // The last hold on the memory that it gave goes with the tie.
         drop(peer.rx.tie());
     }
@@ -77,8 +81,8 @@ pub(crate) fn remove_peer(engine: &mut Engine, id: PeerId, how: Gone) {
     if first && !stays_given {
         match how {
             Gone::Disconnected if peer.shares_memory() => {
-                engine.core.let_frames_go(peer);
-                engine.core.leave_donations(peer);
+                latest::let_frames_go(&mut engine.core, peer);
+                after_close::leave_donations(&mut engine.core, peer);
             }
             _ => peer.tx.say_closed(),
         }
@@ -88,9 +92,9 @@ pub(crate) fn remove_peer(engine: &mut Engine, id: PeerId, how: Gone) {
     }
     // Messages sent before it went have been sent; the memory of the rest goes back to its
     // owners.
-    engine.core.end_sent(peer);
+    transport_progress::end_sent(&mut engine.core, peer);
     peer.transport.settle();
-    let may_write = engine.core.stop_gets(peer) && peer.cma_access.is_alive();
+    let may_write = get::stop_gets(&mut engine.core, peer) && peer.cma_access.is_alive();
     let stays = may_write && !stopped;
     let name = peer.info.name.clone();
     engine.kick = true;
@@ -107,7 +111,7 @@ fn end_operations(engine: &mut Engine, id: PeerId, name: &str, how: Gone, stays:
     let closed = engine.closed;
     let error = || if closed { Error::Closed } else { gone(name, how) };
     for key in engine.core.matcher.drop_posted(|from| from == Source::Peer(id)) {
-        engine.core.finish(key, Err(error()));
+        core::finish(&mut engine.core, key, Err(error()));
     }
     // Messages that are whole stay; one that is not stays as a mark, so that no receive takes a
     // later one for it.
@@ -148,21 +152,22 @@ fn end_operations(engine: &mut Engine, id: PeerId, name: &str, how: Gone, stays:
         })
         .map(|(key, _)| key)
         .collect();
-    let lost = theirs.iter().filter(|key| engine.core.is_lost(**key, how)).count() as u64
+    let lost = theirs.iter().filter(|key| outstanding::is_lost(&engine.core, **key, how)).count()
+        as u64
         + engine.core.ops.given.close(id);
     if lost > 0 {
         tracing::warn!(peer = name, messages = lost, "not delivered: nobody had waited for them");
         engine.core.status.undelivered.add(lost);
     }
     for key in theirs {
-        engine.core.finish(key, Err(error()));
+        core::finish(&mut engine.core, key, Err(error()));
     }
     let ops = &engine.core.ops;
     let open = |key: &OpKey| ops.get(*key).is_some_and(|op| op.done.is_none());
     engine.core.gets.retain(open);
     engine.core.puts.retain(open);
     if let Some(peer) = engine.peers.get_mut(id) {
-        engine.core.update_peer_gauges(peer);
+        gauges::update_peer_gauges(&engine.core, peer);
     }
     gauges::update_gauges(engine);
 }
@@ -192,7 +197,7 @@ pub(crate) fn record_gone(engine: &mut Engine, id: PeerId, how: Gone) {
     if nobody_left(engine).is_some() {
         for key in engine.core.matcher.drop_posted(|from| from == Source::Any) {
             let error = nobody_left(engine).filter(|_| !engine.closed).unwrap_or(Error::Closed);
-            engine.core.finish(key, Err(error));
+            core::finish(&mut engine.core, key, Err(error));
         }
     }
 }
@@ -210,7 +215,7 @@ pub(crate) fn poll_leaving(engine: &mut Engine, index: u32, how: Gone) {
     while let Some(header) = peer.rx.head() {
         let report = header.kind() == Some(Kind::Wrote);
         // Its other messages, and its faults, no longer matter.
-        if report && engine.core.receive(peer, header).is_ok() {
+        if report && inbound::receive(&mut engine.core, peer, header).is_ok() {
             continue;
         }
         if peer.rx.advance(header).is_err() {
@@ -255,14 +260,14 @@ pub(crate) fn close(engine: &mut Engine) {
     // Nothing can be received any more.
     while let Some((.., unexpected)) = engine.core.matcher.take(Source::Any, TagMatch::any()) {
         if let Unexpected::Left { memory, .. } = unexpected {
-            engine.core.let_go_of(memory);
+            after_close::let_go_of(&mut engine.core, memory);
         }
     }
     let open: Vec<OpKey> = engine.core.ops.open().map(|(key, _)| key).collect();
     for key in open {
         // Receives that a peer may still write to end when that peer has reported.
         if !engine.core.ops.is_awaiting(key) {
-            engine.core.finish(key, Err(Error::Closed));
+            core::finish(&mut engine.core, key, Err(Error::Closed));
         }
     }
     engine.core.active.close(&mut engine.core.wakes);

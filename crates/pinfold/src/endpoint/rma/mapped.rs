@@ -21,7 +21,7 @@ use crate::{
     failpoint::{self, Point},
     memory::{arena::Cells, imported_extents::Held},
     policy::route::Why,
-    protocol::rma::way::Lent,
+    protocol::rma::{open, way::Lent},
     transport::shm::validity,
     worker::{shared::Shared, unlocked_copy::Purpose},
 };
@@ -217,7 +217,7 @@ impl Mapped {
 impl Drop for Mapped {
     fn drop(&mut self) {
         if let Ok(mut engine) = self.shared.enter() {
-            engine.core.give_region_back(&self.lent);
+            open::give_region_back(&mut engine.core, &self.lent);
         }
     }
 }

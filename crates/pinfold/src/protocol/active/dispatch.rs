@@ -3,11 +3,12 @@
 use super::{
     handlers::Handler,
     queue::{Item, What},
-    receive::NO_HANDLER,
+    receive::{self, NO_HANDLER},
     send,
 };
 use crate::{
     PeerId, Receipt,
+    protocol::rendezvous::select,
     status::Tally,
     wire::{
         active::{Failure, Label},
@@ -54,12 +55,12 @@ pub(crate) fn fetch_active(engine: &mut Engine) -> bool {
         if !core.active.has_handler(label) {
             core.status.unhandled.add(1);
             core.active.skip(id);
-            core.fin(peer, sid, NO_HANDLER.unsigned_abs(), 0, By::Kernel);
+            select::fin(core, peer, sid, NO_HANDLER.unsigned_abs(), 0, By::Kernel);
             continue;
         }
-        let key = core.land(id, rts.len as usize, RecvStage::Moving);
+        let key = receive::land(core, id, rts.len as usize, RecvStage::Moving);
         core.active.fetching(id, key);
-        if let Err(violation) = core.select(peer, key, (sid, rts), None) {
+        if let Err(violation) = select::select(core, peer, key, (sid, rts), None) {
             teardown::cut_off(engine, id, violation);
         }
     }

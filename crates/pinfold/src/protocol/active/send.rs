@@ -2,7 +2,7 @@
 
 use std::any::Any;
 
-use super::act::Act;
+use super::{act::Act, receive};
 use crate::{
     Error, Path, PeerId, Receipt, Result,
     failpoint::{self, Point},
@@ -15,8 +15,9 @@ use crate::{
     },
     worker::{
         Engine,
-        core::Core,
+        core::{self, Core},
         op::{Keeps, Op, OpKey, OpKind, RecvOp, RecvStage, SendOp},
+        outbound,
         peer::{MESSAGE_COST, Peer},
         post,
     },
@@ -52,49 +53,47 @@ impl Short {
     }
 }
 
-impl Core {
-    /// Writes an active message of up to 48 bytes, if there is room and credit. Returns whether
-    /// there was.
-    #[inline]
-    pub(crate) fn send_active(
-        &mut self,
-        peer: &mut Peer,
-        label: Label,
-        len: usize,
-        words: &[u64],
-    ) -> Result<bool, Violation> {
-        let costs = !label.verb.is_answer();
-        if !peer.tx.has_room(&mut self.lane_budget)? || costs && !peer.has_credit(len as u64) {
-            return Ok(false);
-        }
-        let count = len.div_ceil(8);
-        let mut body = [0; 7];
-        body[0] = label.word();
-        body[1..][..count].copy_from_slice(&words[..count]);
-        failpoint::hit(if costs { Point::BeforeCall } else { Point::BeforeReply });
-        peer.tx.push(Header::new(Kind::Active, len as u8, label.id), &body[..1 + count]);
-        failpoint::hit(if costs { Point::AfterCall } else { Point::AfterReply });
-        if costs {
-            peer.sent_cost += MESSAGE_COST + len as u64;
-        }
-        Ok(true)
+/// Writes an active message of up to 48 bytes, if there is room and credit. Returns whether
+/// there was.
+#[inline]
+pub(crate) fn send_active(
+    core: &mut Core,
+    peer: &mut Peer,
+    label: Label,
+    len: usize,
+    words: &[u64],
+) -> Result<bool, Violation> {
+    let costs = !label.verb.is_answer();
+    if !peer.tx.has_room(&mut core.lane_budget)? || costs && !peer.has_credit(len as u64) {
+        return Ok(false);
     }
+    let count = len.div_ceil(8);
+    let mut body = [0; 7];
+    body[0] = label.word();
+    body[1..][..count].copy_from_slice(&words[..count]);
+    failpoint::hit(if costs { Point::BeforeCall } else { Point::BeforeReply });
+    peer.tx.push(Header::new(Kind::Active, len as u8, label.id), &body[..1 + count]);
+    failpoint::hit(if costs { Point::AfterCall } else { Point::AfterReply });
+    if costs {
+        peer.sent_cost += MESSAGE_COST + len as u64;
+    }
+    Ok(true)
+}
 
-    /// Chooses the path of a message that could not go at once.
-    pub(crate) fn route_active(&mut self, peer: &mut Peer, op: &SendOp) -> Result<Receipt> {
-        let len = op.memory.len();
-        // There is less room in the descriptor, beside the label.
-        let too_long = len > ACTIVE_MAX as u64;
-        let as_if = if too_long { len.max(INLINE_MAX as u64 + 1) } else { len };
-        // A requester must not wait in vain for its answer.
-        let strict = self.strict;
-        self.strict &= !op.verb.is_answer();
-        let chosen = self.choose(peer, as_if, op.memory.part());
-        self.strict = strict;
-        let mut receipt = chosen?;
-        receipt.bytes = len;
-        Ok(receipt)
-    }
+/// Chooses the path of a message that could not go at once.
+pub(crate) fn route_active(core: &mut Core, peer: &mut Peer, op: &SendOp) -> Result<Receipt> {
+    let len = op.memory.len();
+    // There is less room in the descriptor, beside the label.
+    let too_long = len > ACTIVE_MAX as u64;
+    let as_if = if too_long { len.max(INLINE_MAX as u64 + 1) } else { len };
+    // A requester must not wait in vain for its answer.
+    let strict = core.strict;
+    core.strict &= !op.verb.is_answer();
+    let chosen = outbound::choose(core, peer, as_if, op.memory.part());
+    core.strict = strict;
+    let mut receipt = chosen?;
+    receipt.bytes = len;
+    Ok(receipt)
 }
 
 /// Writes a short message at once, if nothing stands before it.
@@ -106,11 +105,11 @@ pub(crate) fn call_at_once(engine: &mut Engine, id: PeerId, label: Label, short:
     let goes = !engine.closed
         && clear
         && peer.permissions.may(Path::Inline)
-        && core.send_active(peer, label, len, &words) == Ok(true);
+        && send_active(core, peer, label, len, &words) == Ok(true);
     if goes {
         peer.record.count_sent(Path::Inline, len as u64);
         peer.record.called.add(u64::from(!label.verb.is_answer()));
-        core.ring(peer);
+        core::ring(core, peer);
     }
     goes
 }
@@ -142,7 +141,7 @@ pub(crate) fn act_on(engine: &mut Engine, key: OpKey, act: Act) {
         _ => {
             let done = engine.core.ops.take_done(key).unwrap_or(Err(Error::Closed));
             engine.core.ops.settled.push((key, act, done));
-            engine.core.settle();
+            receive::settle(&mut engine.core);
         }
     }
 }

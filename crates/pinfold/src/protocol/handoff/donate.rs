@@ -17,7 +17,7 @@ use crate::{
     },
     worker::{
         Engine,
-        core::Core,
+        core::{self, Core},
         fast_path,
         op::{Keeps, Op, OpKey, OpKind, SendOp, SendStage},
         peer::Peer,
@@ -36,10 +36,10 @@ pub(crate) fn hand_off(
 ) -> Result<OpKey> {
     let (memory, exported) = (donation.part(), donation.exported());
     if let Some((peer, core)) = open_way(engine, id, exported, memory.len()) {
-        let send = OpKind::Send(core.charged(donation_send(id, tag, memory, exported)));
+        let send = OpKind::Send(charged(core, donation_send(id, tag, memory, exported)));
         let keeps = Some(Keeps::DonatedBuf { donation: donation.clone() });
         let key = core.ops.insert(Op { keeps, ..Op::new(send) });
-        core.announce_donation(peer, key.index, rts(tag, memory, exported, 0));
+        announce_donation(core, peer, key.index, rts(tag, memory, exported, 0));
         return Ok(key);
     }
     post_donation(engine, id, tag, donation)
@@ -62,11 +62,11 @@ pub(crate) fn give_at_once(
     // The receiver starts on the buffer while this side keeps its accounts.
     let number = peer.given.next();
     core.ops.given.charge(id, account::cost(memory.len()));
-    core.announce_donation(peer, returns::stream(number), rts(tag, memory, exported, number));
+    announce_donation(core, peer, returns::stream(number), rts(tag, memory, exported, number));
     peer.given.add(Fate::Out { donation, tag, is_frame });
     core.donations_out += 1;
     if peer.given.is_long() {
-        core.collect_donations(peer);
+        collect_from(core, peer);
     }
     None
 }
@@ -96,7 +96,7 @@ fn open_way(
     let (peer, core) = (engine.peers.get_mut(id)?, &mut engine.core);
     let cost = account::cost(len);
     if peer.waiting >= peer.waiting_max || !core.ops.given.admits(id, cost) {
-        core.collect_donations(peer);
+        collect_from(core, peer);
     }
     let goes = peer.is_clear()
         && core.ops.given.admits(id, cost)
@@ -108,74 +108,72 @@ fn open_way(
     goes.then_some((peer, core))
 }
 
-impl Core {
-    /// Charges a send of memory that is given.
-    fn charged(&mut self, send: SendOp) -> SendOp {
-        let charge = account::cost(send.memory.len());
-        self.ops.given.charge(send.peer, charge);
-        SendOp { charge, ..send }
-    }
+/// Charges a send of memory that is given.
+fn charged(core: &mut Core, send: SendOp) -> SendOp {
+    let charge = account::cost(send.memory.len());
+    core.ops.given.charge(send.peer, charge);
+    SendOp { charge, ..send }
+}
 
-    #[inline]
-    fn announce_donation(&mut self, peer: &mut Peer, sid: u32, rts: Rts) {
-        failpoint::hit(Point::BeforeAnnounce);
-        peer.tx.push(Header::new(Kind::Rts, 0, sid), &rts.body());
-        failpoint::hit(Point::AfterAnnounce);
-        peer.waiting += 1;
-        peer.update_waiting_gauges();
-        self.update_given_gauges(peer);
-        self.ring(peer);
-    }
+#[inline]
+fn announce_donation(core: &mut Core, peer: &mut Peer, sid: u32, rts: Rts) {
+    failpoint::hit(Point::BeforeAnnounce);
+    peer.tx.push(Header::new(Kind::Rts, 0, sid), &rts.body());
+    failpoint::hit(Point::AfterAnnounce);
+    peer.waiting += 1;
+    peer.update_waiting_gauges();
+    latest::update_given_gauges(core, peer);
+    core::ring(core, peer);
+}
 
-    /// Ends the donated buffers that the peer says it has given back.
-    #[inline]
-    pub(crate) fn collect_donations(&mut self, peer: &mut Peer) {
-        if peer.given.is_empty() {
-            return;
-        }
-        let count = peer.tx.returned();
-        while let Some(fate) = peer.given.pop(count) {
-            self.donations_out -= 1;
-            // A buffer that is a send ends as such, or has ended.
-            let Fate::Out { donation, tag, is_frame } = fate else { continue };
-            let frame = is_frame.then_some(tag);
-            self.ops.given.end(peer.id, account::cost(donation.len() as u64), frame);
-            peer.waiting = peer.waiting.saturating_sub(1);
-            peer.exported_extents.worked();
-            peer.record.count_sent(Path::Handoff, donation.len() as u64);
-        }
-        peer.update_waiting_gauges();
-        self.update_given_gauges(peer);
+/// Ends the donated buffers that the peer says it has given back.
+#[inline]
+pub(crate) fn collect_from(core: &mut Core, peer: &mut Peer) {
+    if peer.given.is_empty() {
+        return;
     }
+    let count = peer.tx.returned();
+    while let Some(fate) = peer.given.pop(count) {
+        core.donations_out -= 1;
+        // A buffer that is a send ends as such, or has ended.
+        let Fate::Out { donation, tag, is_frame } = fate else { continue };
+        let frame = is_frame.then_some(tag);
+        core.ops.given.end(peer.id, account::cost(donation.len() as u64), frame);
+        peer.waiting = peer.waiting.saturating_sub(1);
+        peer.exported_extents.worked();
+        peer.record.count_sent(Path::Handoff, donation.len() as u64);
+    }
+    peer.update_waiting_gauges();
+    latest::update_given_gauges(core, peer);
+}
 
-    /// The operation that counted donated buffer `sid` is from now on. `None` if the count has
-    /// ended the buffer: the peer's word about it is older than the count.
-    #[cold]
-    pub(crate) fn donation_op(
-        &mut self,
-        peer: &mut Peer,
-        sid: u32,
-    ) -> Result<Option<OpKey>, Violation> {
-        let Some(fate) = peer.given.at_mut(sid) else {
-            return match peer.given.has_ended(sid) {
-                true => Ok(None),
-                false => Err(Violation("it answered a donated buffer that it was not given")),
-            };
+/// The operation that counted donated buffer `sid` is from now on. `None` if the count has
+/// ended the buffer: the peer's word about it is older than the count.
+#[cold]
+pub(crate) fn donation_op(
+    core: &mut Core,
+    peer: &mut Peer,
+    sid: u32,
+) -> Result<Option<OpKey>, Violation> {
+    let Some(fate) = peer.given.at_mut(sid) else {
+        return match peer.given.has_ended(sid) {
+            true => Ok(None),
+            false => Err(Violation("it answered a donated buffer that it was not given")),
         };
-        let (donation, tag, is_frame) = match fate {
-            Fate::Out { donation, tag, is_frame } => (donation.clone(), *tag, *is_frame),
-            Fate::Op(key) => {
-                let open = self.ops.send_mut(*key).is_some();
-                return open.then_some(Some(*key)).ok_or(Violation("it ended a donation twice"));
-            }
-        };
-        let send = donation_send(peer.id, tag, donation.part(), donation.exported());
-        let charge = account::cost(donation.len() as u64);
-        let send = OpKind::Send(SendOp { stream: Some(sid), charge, is_frame, ..send });
-        let key = self.ops.insert(Op::kept(Some(Keeps::DonatedBuf { donation }), send));
-        *fate = Fate::Op(key);
-        Ok(Some(key))
-    }
+    };
+    let (donation, tag, is_frame) = match fate {
+        Fate::Out { donation, tag, is_frame } => (donation.clone(), *tag, *is_frame),
+        Fate::Op(key) => {
+            let open = core.ops.send_mut(*key).is_some();
+            return open.then_some(Some(*key)).ok_or(Violation("it ended a donation twice"));
+        }
+    };
+    let send = donation_send(peer.id, tag, donation.part(), donation.exported());
+    let charge = account::cost(donation.len() as u64);
+    let send = OpKind::Send(SendOp { stream: Some(sid), charge, is_frame, ..send });
+    let key = core.ops.insert(Op::kept(Some(Keeps::DonatedBuf { donation }), send));
+    *fate = Fate::Op(key);
+    Ok(Some(key))
 }
 
 /// A send of memory that is to be given away.

@@ -13,6 +13,7 @@ use crate::{
         self, Engine,
         core::Core,
         op::{Keeps, Op, OpKey, OpKind, SendOp, SendStage},
+        outbound,
         peer::Peer,
         teardown,
     },
@@ -49,7 +50,7 @@ pub(crate) fn charge_early(engine: &mut Engine, mut send: SendOp) -> SendOp {
         let before = core.ops.send_mut(*key).filter(|before| before.given);
         before.map(|before| before.charge == 0)
     });
-    if waits == Some(true) || !core.is_charged(peer, &mut send) {
+    if waits == Some(true) || !is_charged(core, peer, &mut send) {
         peer.record.given_stalls.add(1);
     }
     send
@@ -86,7 +87,7 @@ pub(crate) fn give_latest(
 ) -> Result<Option<DonatedBuf>> {
     engine.check()?;
     let (peer, core) = engine.peer_mut(id)?;
-    core.collect_donations(peer);
+    donate::collect_from(core, peer);
     let cost = account::cost(donation.len() as u64);
     let may_go = peer.is_clear();
     match core.ops.given.offer(id, tag, donation, cost, may_go) {
@@ -95,7 +96,7 @@ pub(crate) fn give_latest(
                 return Ok(None);
             };
             let (peer, core) = engine.peer_mut(id)?;
-            core.queue_frame(peer, tag, donation);
+            queue_frame(core, peer, tag, donation);
             pump(engine, id);
             Ok(None)
         }
@@ -103,7 +104,7 @@ pub(crate) fn give_latest(
             if replaced.is_some() {
                 peer.record.replaced.add(1);
             }
-            core.update_given_gauges(peer);
+            update_given_gauges(core, peer);
             // The frame is looked at again in each turn.
             core.block(peer);
             engine.kick_if_needed();
@@ -114,82 +115,80 @@ pub(crate) fn give_latest(
 
 fn pump(engine: &mut Engine, id: PeerId) {
     if let Ok((peer, core)) = engine.peer_mut(id)
-        && let Err(violation) = core.pump(peer)
+        && let Err(violation) = outbound::pump(core, peer)
     {
         teardown::cut_off(engine, id, violation);
     }
     engine.kick_if_needed();
 }
 
-impl Core {
-    /// Returns whether a send of memory that is given has been charged, or can be now.
-    pub(crate) fn is_charged(&mut self, peer: &mut Peer, op: &mut SendOp) -> bool {
-        if op.charge > 0 {
-            return true;
-        }
-        let cost = account::cost(op.memory.len());
-        if !self.ops.given.admits(peer.id, cost) {
-            self.collect_donations(peer);
-        }
-        if !self.ops.given.admits(peer.id, cost) {
-            return false;
-        }
-        self.ops.given.charge(peer.id, cost);
-        op.charge = cost;
-        true
+/// Returns whether a send of memory that is given has been charged, or can be now.
+pub(crate) fn is_charged(core: &mut Core, peer: &mut Peer, op: &mut SendOp) -> bool {
+    if op.charge > 0 {
+        return true;
     }
-
-    /// Queues a frame, which counts as being out.
-    fn queue_frame(&mut self, peer: &mut Peer, tag: u64, donation: DonatedBuf) {
-        let cost = account::cost(donation.len() as u64);
-        self.ops.given.charge(peer.id, cost);
-        let send = donate::fresh(peer.id, tag, &donation);
-        let send = SendOp { charge: cost, is_frame: true, ..send };
-        debug_assert!(matches!(send.stage, SendStage::Fresh));
-        let op = Op::kept(Some(Keeps::DonatedBuf { donation }), OpKind::Send(send));
-        let key = self.ops.insert(op);
-        peer.queue_send(key);
+    let cost = account::cost(op.memory.len());
+    if !core.ops.given.admits(peer.id, cost) {
+        donate::collect_from(core, peer);
     }
+    if !core.ops.given.admits(peer.id, cost) {
+        return false;
+    }
+    core.ops.given.charge(peer.id, cost);
+    op.charge = cost;
+    true
+}
 
-    /// Queues the next frame that may go to a peer for which nothing else is queued. Returns
-    /// whether there was one.
-    pub(crate) fn next_frame(&mut self, peer: &mut Peer) -> bool {
-        if !self.ops.given.has_waiting(peer.id) {
-            return false;
+/// Queues a frame, which counts as being out.
+fn queue_frame(core: &mut Core, peer: &mut Peer, tag: u64, donation: DonatedBuf) {
+    let cost = account::cost(donation.len() as u64);
+    core.ops.given.charge(peer.id, cost);
+    let send = donate::fresh(peer.id, tag, &donation);
+    let send = SendOp { charge: cost, is_frame: true, ..send };
+    debug_assert!(matches!(send.stage, SendStage::Fresh));
+    let op = Op::kept(Some(Keeps::DonatedBuf { donation }), OpKind::Send(send));
+    let key = core.ops.insert(op);
+    peer.queue_send(key);
+}
+
+/// Queues the next frame that may go to a peer for which nothing else is queued. Returns
+/// whether there was one.
+pub(crate) fn next_frame(core: &mut Core, peer: &mut Peer) -> bool {
+    if !core.ops.given.has_waiting(peer.id) {
+        return false;
+    }
+    donate::collect_from(core, peer);
+    let cost = |donation: &DonatedBuf| account::cost(donation.len() as u64);
+    match core.ops.given.next(peer.id, cost, false) {
+        Some((tag, donation)) => {
+            queue_frame(core, peer, tag, donation);
+            true
         }
-        self.collect_donations(peer);
-        let cost = |donation: &DonatedBuf| account::cost(donation.len() as u64);
-        match self.ops.given.next(peer.id, cost, false) {
-            Some((tag, donation)) => {
-                self.queue_frame(peer, tag, donation);
-                true
-            }
-            None => {
-                self.block(peer);
-                false
-            }
+        None => {
+            core.block(peer);
+            false
         }
     }
+}
 
-    /// Sends the frames that wait, however many are out, because this side closes in good order.
-    pub(crate) fn let_frames_go(&mut self, peer: &mut Peer) {
-        let cost = |donation: &DonatedBuf| account::cost(donation.len() as u64);
-        let mut any = false;
-        while let Some((tag, donation)) = self.ops.given.next(peer.id, cost, true) {
-            self.queue_frame(peer, tag, donation);
-            any = true;
-        }
-        if any {
-            // A frame that finds no room, or makes no sense to the peer, is lost with it.
-            let _ = self.pump(peer);
-        }
+/// Sends the frames that wait, however many are out, because this side closes in good order.
+pub(crate) fn let_frames_go(core: &mut Core, peer: &mut Peer) {
+    let cost = |donation: &DonatedBuf| account::cost(donation.len() as u64);
+    let mut any = false;
+    while let Some((tag, donation)) = core.ops.given.next(peer.id, cost, true) {
+        queue_frame(core, peer, tag, donation);
+        any = true;
     }
+    if any {
+        // A frame that finds no room, or makes no sense to the peer, is lost with it.
+        let _ = outbound::pump(core, peer);
+    }
+}
 
-    /// Updates the gauges of the memory given to a peer.
-    #[inline]
-    pub(crate) fn update_given_gauges(&self, peer: &Peer) {
-        if peer.record.is_listed() {
-            peer.record.given_bytes.set(self.ops.given.out(peer.id));
-        }
+/// Updates the gauges of the memory given to a peer.
+#[inline]
+pub(crate) fn update_given_gauges(core: &Core, peer: &Peer) {
+    if peer.record.is_listed() {
+        peer.record.given_bytes.set(core.ops.given.out(peer.id));
     }
 }

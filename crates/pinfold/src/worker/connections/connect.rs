@@ -27,7 +27,7 @@ use crate::{
         local::{self, Address, Limits},
         tcp::{handshake, unauthenticated::Caller},
     },
-    worker::{credit, sleep, teardown},
+    worker::{core, credit, gauges, sleep, teardown},
 };
 
 /// Makes a call to an endpoint on this host.
@@ -236,7 +236,7 @@ pub(super) fn conclude(engine: &mut Engine, at: usize, result: Result<Outcome>) 
         credit::ungrant(engine, granted);
     }
     match (call, joined) {
-        (Some(call), Ok(id)) => engine.core.finish(call.op, Ok(Done::Connected(id))),
+        (Some(call), Ok(id)) => core::finish(&mut engine.core, call.op, Ok(Done::Connected(id))),
         (Some(call), Err(error)) => requests::not_connected(engine, call, error, Tried::Greeting),
         (None, Ok(id)) => requests::came(engine, id),
         (None, Err(_)) => {}
@@ -257,7 +257,7 @@ pub(crate) fn join(engine: &mut Engine, pending: PendingPeer, granted: Limits) -
         .peers
         .add(|id| Peer::new(id, pending, granted, model, own, copies, status.enlist(id)));
     let Some(peer) = engine.peers.get_mut(id) else { return Err(Error::Closed) };
-    engine.core.introduce(peer, endpoint, &label, place.as_deref());
+    gauges::introduce(&engine.core, peer, endpoint, &label, place.as_deref());
     engine.core.status.peers_joined.add(1);
     if let Err(error) =
         engine.connections.watch_peer(peer, &engine.core, handshake::silence(reconnect_timeout))

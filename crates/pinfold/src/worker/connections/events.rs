@@ -79,14 +79,14 @@ fn see_to(engine: &mut Engine, events: &Events) -> bool {
                         // The socket is looked at anyway, until there is no more of it.
                         continue;
                     }
-                    match engine.core.turn(peer, false) {
+                    match transport_progress::turn(&mut engine.core, peer, false) {
                         Ok(_) => sleep::heat(engine, index),
                         Err(ended) => teardown::connection_ended(engine, id, ended),
                     }
                     any = true;
                     continue;
                 }
-                match engine.core.take_extents(peer) {
+                match extent_exchange::take_extents(&mut engine.core, peer) {
                     Ok(Exchanged::Closed) => {
                         let how = if peer.rx.is_closed() { Gone::Closed } else { Gone::Died };
                         teardown::remove_peer(engine, id, how);

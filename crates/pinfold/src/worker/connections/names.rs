@@ -5,7 +5,12 @@
 //! and it wakes up from its sleep for that.
 
 use super::{Connections, LISTENER, SAME_HOST, connect, requests, token, watch};
-use crate::{Error, Source, status::Tally, transport::local::Listener, worker::Engine};
+use crate::{
+    Error, Source,
+    status::Tally,
+    transport::local::Listener,
+    worker::{Engine, core},
+};
 
 /// Between looks while the endpoint makes progress.
 const AWAKE_NS: u64 = 1_000_000_000;
@@ -82,7 +87,7 @@ fn look_after_name(engine: &mut Engine, same_host: bool, now_ns: u64) {
 fn tell_of_lost(engine: &mut Engine, name: String) {
     if engine.peers.live() == 0 {
         for key in engine.core.matcher.drop_posted(|from| from == Source::Any) {
-            engine.core.finish(key, Err(Error::NameLost { name: name.clone() }));
+            core::finish(&mut engine.core, key, Err(Error::NameLost { name: name.clone() }));
         }
     }
     engine.connections.lost_name = Some(name);

@@ -29,7 +29,7 @@ use crate::{
         },
     },
     wire::tcp::greeting::Refusal,
-    worker::{sleep, teardown},
+    worker::{sleep, teardown, transport_progress},
 };
 
 impl Peer {
@@ -225,7 +225,7 @@ pub(super) fn returns(engine: &mut Engine, id: PeerId, back: Back) {
     let watched = watched.map_err(Ended::from);
     let turned = resumed.and(watched).and_then(|()| {
         let peer = engine.peers.get_mut(id);
-        peer.map_or(Ok(false), |peer| engine.core.turn(peer, false))
+        peer.map_or(Ok(false), |peer| transport_progress::turn(&mut engine.core, peer, false))
     });
     if let Err(ended) = turned {
         teardown::connection_ended(engine, id, ended);

@@ -17,7 +17,7 @@ use crate::{
         tcp::{self, dial::Patience},
     },
     worker::{
-        Engine, credit,
+        Engine, core, credit,
         handshakes::{Again, Call},
         op::{Done, Op, OpKey, OpKind},
         teardown,
@@ -134,7 +134,7 @@ pub(super) fn not_connected(engine: &mut Engine, call: Call, error: Error, tried
     let now = clock::now_ns();
     let is_patient = call.again.as_ref().is_some_and(|again| now < again.until_ns);
     if !is_patient || !passes(&error, tried) {
-        return engine.core.finish(call.op, Err(error));
+        return core::finish(&mut engine.core, call.op, Err(error));
     }
     let due_ns = now.saturating_add(rest_ns(engine.connections.resting.len()));
     engine.connections.resting.push((due_ns, call));
@@ -176,7 +176,7 @@ pub(crate) fn hang_up(engine: &mut Engine, op: OpKey) -> bool {
         greeting.handshake.unwatch(&engine.connections.epoll);
         credit::ungrant(engine, greeting.granted);
     }
-    engine.core.finish(op, Err(Error::Cancelled));
+    core::finish(&mut engine.core, op, Err(Error::Cancelled));
     true
 }
 
@@ -195,7 +195,7 @@ pub(crate) fn post_accept(engine: &mut Engine) -> Result<OpKey> {
 /// An operation waits no longer for peers that call.
 pub(crate) fn stop_accepting(engine: &mut Engine, op: OpKey) -> bool {
     engine.connections.accepts.retain(|other| *other != op);
-    engine.core.finish(op, Err(Error::Cancelled));
+    core::finish(&mut engine.core, op, Err(Error::Cancelled));
     true
 }
 
@@ -220,7 +220,7 @@ pub(super) fn settle_accepts(engine: &mut Engine) {
             },
         };
         engine.connections.accepts.pop_front();
-        engine.core.finish(op, next);
+        core::finish(&mut engine.core, op, next);
         // A thread that sleeps for all may wait for this itself.
         engine.kick = true;
     }
