@@ -16,7 +16,7 @@ use crate::{
     copy::Largest,
     memory::scatter::{Part, Scatter},
     policy::route::Why,
-    protocol::active::send::{self, Short},
+    protocol::active::{calls::Short, send},
     wire::{
         active::{Label, Verb},
         descriptor::INLINE_MAX,
@@ -249,7 +249,7 @@ pub(crate) fn recv(
             if let Some(done) = engine.take_done(key) {
                 return post::arrived(done).map(Some);
             }
-            post::abandon(&mut engine, key, Keeps::Buffer(Box::new(())));
+            abandoned::abandon(&mut engine, key, Keeps::Buffer(Box::new(())));
             Ok(None)
         }
     }

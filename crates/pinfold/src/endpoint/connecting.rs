@@ -13,7 +13,10 @@ use super::request::{Request, request_methods};
 use crate::{
     PeerId, Result,
     worker::{
-        connections::requests::{self, Called},
+        connections::{
+            accepts,
+            requests::{self, Called},
+        },
         op::Done,
         post,
         shared::Shared,
@@ -83,7 +86,7 @@ pub struct AcceptRequest {
 
 impl AcceptRequest {
     pub(crate) fn post(shared: &Arc<Shared>) -> AcceptRequest {
-        let posted = shared.enter().and_then(|mut engine| requests::post_accept(&mut engine));
+        let posted = shared.enter().and_then(|mut engine| accepts::post_accept(&mut engine));
         AcceptRequest { inner: Request::of(shared, posted, Arc::downgrade(shared)) }
     }
 

@@ -9,12 +9,11 @@ use std::{
 use crate::{
     DonatedBuf, Error, PeerId, Result,
     protocol::handoff::{
-        donate,
-        latest::{self, Admission},
-        vectored,
+        admission::{self, Admission},
+        donate, latest, vectored,
     },
     worker::{
-        self,
+        abandoned, cancel,
         followers::Awaited,
         op::{Keeps, OpKey},
         post, progress,
@@ -88,7 +87,7 @@ pub(crate) fn give_until(
     let given = posted.and_then(|key| {
         let admitted = await_admission(shared, key, patience);
         if admitted.is_ok() {
-            post::let_go(
+            abandoned::let_go(
                 &mut *shared.enter()?,
                 key,
                 Keeps::DonatedBuf { donation: donation.clone() },
@@ -111,7 +110,7 @@ pub(crate) fn give_vectored(
 ) -> Result<()> {
     let key = vectored::hand_off_parts(&mut *shared.enter()?, peer, tag, &donations)?;
     await_admission(shared, key, None)?;
-    post::let_go(&mut *shared.enter()?, key, Keeps::DonatedBufs { donations });
+    abandoned::let_go(&mut *shared.enter()?, key, Keeps::DonatedBufs { donations });
     Ok(())
 }
 
@@ -125,16 +124,16 @@ fn await_admission(shared: &Arc<Shared>, key: OpKey, patience: Option<Duration>)
     let end = patience.map(|patience| Instant::now() + patience.min(Duration::from_secs(1 << 31)));
     let held = |admission: &Admission| matches!(admission, Admission::Held);
     let mut engine = shared.enter()?;
-    let mut admission = latest::admission(&engine, key);
+    let mut admission = admission::admission(&engine, key);
     if held(&admission) {
         // Notice of returned memory may have arrived.
         progress::progress(&mut engine);
-        admission = latest::admission(&engine, key);
+        admission = admission::admission(&engine, key);
     }
     drop(engine);
     if held(&admission) && patience != Some(Duration::ZERO) {
         let waited = shared.wait_for(end, Awaited::Anything, |engine| {
-            let admission = latest::admission(engine, key);
+            let admission = admission::admission(engine, key);
             (!held(&admission)).then_some(admission)
         })?;
         admission = waited.unwrap_or(Admission::Held);
@@ -147,10 +146,10 @@ fn await_admission(shared: &Arc<Shared>, key: OpKey, patience: Option<Duration>)
         Admission::Held => {
             let mut engine = shared.enter()?;
             // Between the look and this it may have been admitted.
-            if worker::cancel(&mut engine, key)
-                || matches!(latest::admission(&engine, key), Admission::Ended)
+            if cancel::cancel(&mut engine, key)
+                || matches!(admission::admission(&engine, key), Admission::Ended)
             {
-                let error = latest::held(&engine);
+                let error = admission::held(&engine);
                 return match engine.take_done(key) {
                     Some(Err(Error::Cancelled)) | None => Err(error),
                     Some(done) => post::sent(done).map(drop),

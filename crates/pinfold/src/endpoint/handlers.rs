@@ -19,7 +19,7 @@ use crate::{
     failpoint::{self, Point},
     protocol::active::dispatch::{self, Job, Spent},
     wire::active::Failure,
-    worker::{Engine, shared::Shared},
+    worker::{engine::Engine, shared::Shared},
 };
 
 /// Messages that are handled before the thread returns to its own affairs.

@@ -17,7 +17,8 @@ use crate::{
     DonatedBuf, PeerId, Receipt, Result,
     protocol::handoff::{donate, vectored},
     worker::{
-        Engine,
+        abandoned,
+        engine::Engine,
         fast_path::{self, Lent},
         matching::{Source, TagMatch},
         op::{Done, Keeps, OpKey},
@@ -71,7 +72,7 @@ fn wait_for_view(shared: &Arc<Shared>, from: Source, tag: TagMatch) -> Result<Vi
 
 /// Leaves the operation to the engine.
 fn go_on(engine: &mut Engine, key: OpKey, donation: DonatedBuf) {
-    post::let_go(engine, key, Keeps::DonatedBuf { donation });
+    abandoned::let_go(engine, key, Keeps::DonatedBuf { donation });
 }
 
 /// Memory on its way to a receiver, or in the receiver's view; a future of the receipt and the
@@ -137,7 +138,7 @@ impl HandoffVectored {
         let inner = Request::of(shared, posted, donations);
         HandoffVectored {
             inner: inner.abandoned_by(|engine, key, donations| {
-                post::let_go(engine, key, Keeps::DonatedBufs { donations })
+                abandoned::let_go(engine, key, Keeps::DonatedBufs { donations })
             }),
         }
     }

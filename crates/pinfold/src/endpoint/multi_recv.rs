@@ -20,8 +20,9 @@ use crate::{
     memory::scatter::Scatter,
     worker::{
         matching::{Source, TagMatch},
-        multi_recv::{self, ALIGN, News},
+        multi_recv::{self, News},
         op::{Done, Op, OpKind},
+        posted::ALIGN,
         progress,
         shared::Shared,
     },

@@ -10,10 +10,7 @@ use super::buffers::OwnedBuf;
 use crate::{
     PeerId, Result,
     memory::scatter::{Part, Scatter},
-    protocol::active::{
-        act::Act,
-        send::{self, Short},
-    },
+    protocol::active::{act::Act, calls::Short, send},
     wire::active::Label,
     worker::{peer::MESSAGE_COST, shared::Shared, unlocked_copy::Purpose},
 };

@@ -29,8 +29,9 @@ use crate::{
     protocol::active::send,
     wire::active::{Label, Verb},
     worker::{
-        self, Engine,
-        abandoned::Early,
+        abandoned::{self, Early},
+        cancel,
+        engine::Engine,
         fast_path,
         matching::{Source, TagMatch},
         op::{Done, Keeps, Op, OpKey, Taker},
@@ -72,7 +73,7 @@ pub(crate) struct Request<B: Send + 'static> {
 
 /// Takes an operation back if that is possible.
 fn take_back<B: Send + 'static>(engine: &mut Engine, key: OpKey, buffer: B) {
-    post::abandon(engine, key, Keeps::Buffer(Box::new(Kept(buffer))));
+    abandoned::abandon(engine, key, Keeps::Buffer(Box::new(Kept(buffer))));
 }
 
 impl<B: Send + 'static> Request<B> {
@@ -197,7 +198,7 @@ impl<B: Send + 'static> Request<B> {
     pub(crate) fn cancel(&mut self) -> bool {
         match self.state {
             State::Posted(key) => {
-                self.shared.enter().is_ok_and(|mut engine| worker::cancel(&mut engine, key))
+                self.shared.enter().is_ok_and(|mut engine| cancel::cancel(&mut engine, key))
             }
             _ => false,
         }

@@ -14,8 +14,7 @@ use crate::{
     memory::scatter::Part,
     scoped,
     worker::{
-        self,
-        abandoned::Early,
+        abandoned::{self, Early},
         fast_path,
         matching::{Source, TagMatch},
         op::{Arrived, Done, OpKey},
@@ -59,7 +58,7 @@ pub(crate) fn run<'env, R>(
         for key in scope.open.take() {
             let shared = &scope.shared;
             if let Ok(mut engine) = shared.enter() {
-                worker::end_of_scope(&mut engine, key, unwinding);
+                abandoned::end_of_scope(&mut engine, key, unwinding);
             }
             let _ = shared.wait_done(key, None);
         }

@@ -30,9 +30,9 @@ use crate::{
     protocol::handoff::vectored,
     wire::rendezvous::By,
     worker::{
+        abandoned,
         fast_path::{self, Lent},
         op::{Arrived, Lending},
-        post,
         shared::Shared,
         unlocked_copy::Purpose,
     },
@@ -318,7 +318,7 @@ impl Drop for View<'_> {
 #[inline(never)]
 fn give_back(shared: &Shared, peer: PeerId, loan: &Loan) {
     if let Ok(mut engine) = shared.enter() {
-        post::give_back(&mut engine, peer, loan);
+        abandoned::give_back(&mut engine, peer, loan);
     }
 }
 

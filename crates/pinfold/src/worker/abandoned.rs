@@ -14,46 +14,37 @@
 //! bounded by those received into buffers of this program, all of which wanted them.
 
 use super::{
-    Engine,
-    connections::requests,
-    core::{self, Core, Unexpected},
-    gauges, inbound,
+    cancel,
+    connections::accepts,
+    core::Unexpected,
+    ends,
+    engine::Engine,
+    gauges,
     inbound_stream::Sink,
-    multi_recv,
-    op::{
-        Announced, Arrived, Bytes, Done, Keeps, Lending, Next, Op, OpKey, OpKind, RecvOp, RecvStage,
-    },
-    op_table::PassedOn,
-    post,
+    op::{Announced, Arrived, Done, Keeps, Lending, Next, Op, OpKey, OpKind, RecvOp, RecvStage},
+    posted, unexpected,
 };
 use crate::{
-    Error, Path, PeerId, Receipt,
+    Error, Path, PeerId,
+    endpoint::received::{MultiReceived, Received},
     memory::{
+        imported_extents::Loan,
         scatter::{Part, Scatter},
-        store::Kept,
     },
-    protocol::handoff::{state::Left, vectored},
-    status::Tally,
-    wire::{list::Listed, rendezvous::Rts},
-    worker,
+    protocol::{
+        handoff::{lists, parts::Parts, state::Left, vectored},
+        rendezvous::fin,
+    },
+    wire::rendezvous::By,
 };
-
-/// The error of a receive for whose message there is no memory.
-pub(crate) fn no_memory(len: u64) -> Error {
-    Error::LimitReached {
-        what: "the memory for one message, in bytes,",
-        limit: len,
-        remedy: "receive it in parts, or into memory of your own",
-    }
-}
 
 /// Ends an operation whose result is no longer wanted, as far as possible: a send is taken
 /// back, a receive withdrawn, or its message left to the next one.
 pub(crate) fn relinquish(engine: &mut Engine, key: OpKey) {
     if let Some(Op { kind: OpKind::Multi(_), .. }) = engine.core.ops.get_mut(key) {
-        return multi_recv::relinquish_multi(engine, key);
+        return relinquish_multi(engine, key);
     }
-    if worker::cancel(engine, key) {
+    if cancel::cancel(engine, key) {
         return;
     }
     let Some(Op { kind, done, .. }) = engine.core.ops.get_mut(key) else { return };
@@ -61,7 +52,7 @@ pub(crate) fn relinquish(engine: &mut Engine, key: OpKey) {
         if let Some(Ok(Done::Connected(id) | Done::Accepted(id))) = *done {
             let accepted = matches!(kind, OpKind::Accept);
             *done = Some(Err(Error::Cancelled));
-            requests::decline(engine, id, accepted);
+            accepts::decline(engine, id, accepted);
         }
         return;
     };
@@ -81,7 +72,7 @@ pub(crate) fn relinquish(engine: &mut Engine, key: OpKey) {
         Some(_) => {}
         None => {
             if let RecvStage::Following(of) = recv.stage {
-                core::finish(&mut engine.core, key, Err(Error::Cancelled));
+                ends::finish(&mut engine.core, key, Err(Error::Cancelled));
                 store_passing(engine, of, arrival);
             } else {
                 store_passing(engine, key, arrival);
@@ -99,7 +90,7 @@ pub(crate) fn abandon_all(engine: &mut Engine, queue: u64) {
         engine.core.ops.open().filter(|(_, op)| is_of(op)).map(|(key, _)| key).collect();
     for key in keys {
         if let Some(taker) = engine.core.ops.get_mut(key).and_then(|op| op.taker.take()) {
-            post::abandon(engine, key, Keeps::Buffer(taker.into_buffer()));
+            abandon(engine, key, Keeps::Buffer(taker.into_buffer()));
         }
     }
 }
@@ -118,12 +109,12 @@ pub(crate) fn give_up_early(engine: &mut Engine, arrival: u64, memory: Scatter, 
 pub(super) fn store_arrived(engine: &mut Engine, recv: RecvOp, arrived: Arrived) {
     let (peer, tag) = (arrived.peer, arrived.tag);
     let unexpected = match arrived.loan {
-        None => again(&mut engine.core, &recv, arrived),
+        None => ends::again(&mut engine.core, &recv, arrived),
         Some(lending) => store_lent(engine, peer, arrived.len, recv.lent, lending),
     };
     let whole = (peer, tag, unexpected.message_len().unwrap_or(0));
-    if let Some(key) = match_again(&mut engine.core, whole, recv.arrival) {
-        return post::give(engine, peer, tag, unexpected, key);
+    if let Some(key) = posted::match_again(&mut engine.core, whole, recv.arrival) {
+        return unexpected::give(engine, peer, tag, unexpected, key);
     }
     let sid = match &unexpected {
         Unexpected::Waiting { sid, .. } => Some(*sid),
@@ -161,7 +152,7 @@ fn store_lent(
     match (announced, sender) {
         (Some(announced), Some(sender)) => {
             let Announced { sid, rts, list } = *announced;
-            let list = vectored::kept(sender, list);
+            let list = lists::kept(sender, list);
             Unexpected::Waiting { sid, rts, list }
         }
         _ => Unexpected::Lost,
@@ -175,9 +166,9 @@ fn store_passing(engine: &mut Engine, of: OpKey, arrival: u64) {
     if !recv.as_message && recv.memory.len() < len {
         return;
     }
-    let next = match match_again(&mut engine.core, (peer, tag, len), arrival) {
+    let next = match posted::match_again(&mut engine.core, (peer, tag, len), arrival) {
         Some(key) => {
-            follow(&mut engine.core, key, of);
+            unexpected::follow(&mut engine.core, key, of);
             return;
         }
         None => {
@@ -208,123 +199,6 @@ fn taken_in(engine: &mut Engine, key: OpKey) -> Option<(PeerId, u64, u64)> {
     Some((id, tag, len))
 }
 
-/// A receive has matched the message that was matched last.
-#[inline]
-pub(crate) fn note_arrival(core: &mut Core, key: OpKey) {
-    set_arrival(core, key, core.matcher.matched());
-}
-
-#[inline]
-fn set_arrival(core: &mut Core, key: OpKey, arrival: u64) {
-    if let Some(recv) = core.ops.recv_mut(key) {
-        recv.arrival = arrival;
-    }
-}
-
-/// The receive that takes message number `arrival`, which lost its own, if one is posted.
-fn match_again(
-    core: &mut Core,
-    (peer, tag, len): (PeerId, u64, u64),
-    arrival: u64,
-) -> Option<OpKey> {
-    let key = core.matcher.arrive_again(peer, tag)?;
-    Some(multi_recv::taken_by(core, key, (peer, tag, len), arrival))
-}
-
-/// A receive is handed a message that stays where it is.
-pub(crate) fn note_lent(core: &mut Core, key: OpKey, sid: u32, rts: &Rts, list: Option<&[Listed]>) {
-    if let Some(recv) = core.ops.recv_mut(key) {
-        recv.lent = Some(Box::new(Announced { sid, rts: *rts, list: list.map(Box::from) }));
-    }
-}
-
-/// Receive `key` has matched the message that receive `of` still takes in.
-pub(crate) fn follow(core: &mut Core, key: OpKey, of: OpKey) {
-    let Some(recv) = core.ops.recv_mut(of) else {
-        return core::finish(core, key, Err(Error::Closed));
-    };
-    recv.next = Next::Receive(key);
-    if let Some(recv) = core.ops.recv_mut(key) {
-        recv.stage = RecvStage::Following(of);
-    }
-}
-
-/// Hands on the messages of receives that were given up.
-#[cold]
-pub(crate) fn pass_on(core: &mut Core) {
-    while let Some(PassedOn { recv, result }) = core.ops.passed_on.pop() {
-        match (recv.next, result) {
-            (Next::Stored(stored), Ok(Done::Arrived(arrived))) => {
-                let again = again(core, &recv, arrived);
-                if let Some(entry) = core.matcher.unexpected_mut(stored) {
-                    *entry = again;
-                }
-            }
-            (Next::Stored(stored), _) => {
-                // A failed message goes; but if its sender is gone, a receive has to hear of
-                // that.
-                let entry = core.matcher.unexpected_mut(stored);
-                if entry.is_some_and(|entry| !matches!(entry, Unexpected::Lost)) {
-                    core.matcher.remove_unexpected(stored);
-                }
-            }
-            (Next::Receive(key), Ok(Done::Arrived(arrived))) => {
-                let of = (arrived.peer, arrived.tag);
-                match again(core, &recv, arrived) {
-                    Unexpected::Again { bytes, receipt } => {
-                        deliver_again(core, key, of, bytes, *receipt);
-                    }
-                    _ => core::finish(core, key, Err(no_memory(recv.memory.len()))),
-                }
-            }
-            (Next::Receive(key), result) => core::finish(core, key, result),
-            (Next::Own, _) => {}
-        }
-    }
-}
-
-/// The stored form of a message that a receive has, in memory of the library's.
-fn again(core: &mut Core, recv: &RecvOp, arrived: Arrived) -> Unexpected {
-    let Arrived { len, mut receipt, bytes, .. } = arrived;
-    let bytes = match bytes {
-        Some(bytes) => *bytes,
-        None => {
-            let Some(mut kept) = Kept::new(len, core.moves) else {
-                return Unexpected::NoMemory { len };
-            };
-            let copied = kept.append_from(&recv.memory, len, &mut core.store);
-            receipt.note_copies(core.copied_by(copied));
-            receipt.copied_user += copied;
-            core.status.copied_user.add(copied);
-            kept.into_bytes()
-        }
-    };
-    Unexpected::Again { bytes, receipt: Box::new(receipt) }
-}
-
-/// Ends a receive with a message that another one had.
-pub(crate) fn deliver_again(
-    core: &mut Core,
-    key: OpKey,
-    (peer, tag): (PeerId, u64),
-    bytes: Bytes,
-    mut receipt: Receipt,
-) {
-    let Some(op) = core.ops.recv_mut(key) else { return };
-    let len = bytes.len();
-    let bytes = if op.as_message {
-        receipt.bytes = len;
-        Some(Box::new(bytes))
-    } else {
-        receipt.bytes = bytes.write_to(&op.memory, &mut core.store);
-        receipt.note_copies(core.copied_by(receipt.bytes));
-        receipt.copied_user += receipt.bytes;
-        core.status.copied_user.add(receipt.bytes);
-        None
-    };
-    inbound::conclude(core, key, Arrived { peer, tag, len, receipt, bytes, loan: None });
-}
-
 /// A receive that ended when it was posted: the number of its message, and where that is.
 pub(crate) struct Early {
     arrival: u64,
@@ -345,5 +219,112 @@ impl Early {
     /// Leaves the message to the next receive.
     pub(crate) fn give_up(self, engine: &mut Engine, arrived: Arrived) {
         give_up_early(engine, self.arrival, self.memory, arrived);
+    }
+}
+
+/// The scope of an operation ends: a receive is given up, a send only if the scope unwinds.
+pub(crate) fn end_of_scope(engine: &mut Engine, key: OpKey, unwinding: bool) {
+    let is_recv = matches!(engine.core.ops.get(key).map(|op| &op.kind), Some(OpKind::Recv(_)));
+    if is_recv || unwinding {
+        relinquish(engine, key);
+    }
+}
+
+/// Gives a receive of many messages up: it takes no more of them, and those that were not taken
+/// are left to the next receives, in the order in which they came.
+pub(super) fn relinquish_multi(engine: &mut Engine, key: OpKey) {
+    cancel::cancel(engine, key);
+    let Some(op) = engine.core.ops.get_mut(key) else { return };
+    let OpKind::Multi(multi) = &mut op.kind else { return };
+    op.abandoned |= op.done.is_none();
+    let is_part = |op: &Op| matches!(&op.keeps, Some(Keeps::Part(part)) if part.multi == key);
+    let mut left: Vec<(u64, LeftOver)> = std::mem::take(&mut multi.ended)
+        .into_iter()
+        .filter_map(|message| LeftOver::of(message, &multi.memory))
+        .collect();
+    if multi.running > 0 {
+        let parts = engine.core.ops.open().filter(|(_, op)| is_part(op));
+        left.extend(parts.filter_map(|(part, op)| match &op.kind {
+            OpKind::Recv(recv) => Some((recv.arrival, LeftOver::Running(part))),
+            _ => None,
+        }));
+    }
+    left.sort_by_key(|(arrival, _)| *arrival);
+    for (_, message) in left {
+        match message {
+            LeftOver::Running(part) => relinquish(engine, part),
+            LeftOver::Ended(recv, arrived) if engine.check().is_ok() => {
+                store_arrived(engine, *recv, *arrived);
+            }
+            LeftOver::Ended(..) => {}
+        }
+    }
+    gauges::update_gauges(engine);
+    engine.kick_if_needed();
+}
+
+/// A message of a receive that is given up.
+enum LeftOver {
+    Running(OpKey),
+    Ended(Box<RecvOp>, Box<Arrived>),
+}
+
+impl LeftOver {
+    /// A message that is whole, with its number.
+    fn of(message: MultiReceived, memory: &Scatter) -> Option<(u64, LeftOver)> {
+        let MultiReceived { peer, tag, len, range, result, arrival, .. } = message;
+        let receipt = result.ok()?;
+        let memory = memory.slice(range.start as u64, range.len() as u64);
+        let recv = RecvOp { arrival, ..RecvOp::new(Some(memory)) };
+        let arrived = Arrived::of(Received { peer, tag, len, receipt });
+        Some((arrival, LeftOver::Ended(Box::new(recv), Box::new(arrived))))
+    }
+}
+
+/// Lets an operation go on though its result is not wanted any more; `keeps` lives until then.
+/// The operation is given up, as far as it can be.
+pub(crate) fn abandon(engine: &mut Engine, key: OpKey, keeps: Keeps) {
+    relinquish(engine, key);
+    let_go(engine, key, keeps);
+}
+
+/// As [`abandon`], but the operation goes on.
+pub(crate) fn let_go(engine: &mut Engine, key: OpKey, keeps: Keeps) {
+    match engine.core.ops.get_mut(key) {
+        Some(op) if op.done.is_none() => {
+            op.abandoned = true;
+            op.keeps = Some(keeps);
+            let waker = op.waker.take();
+            engine.core.wakes.drops.extend(waker.map(|waker| Box::new(waker) as Box<_>));
+        }
+        _ => {
+            let done = engine.core.ops.remove(key).and_then(|op| op.done);
+            if let Some(Ok(Done::Arrived(Arrived { peer, len, loan: Some(loan), .. }))) = done {
+                match loan {
+                    Lending::One(loan) => give_back(engine, peer, &loan),
+                    Lending::Parts(parts) => {
+                        let Parts { parts, sid, .. } = *parts;
+                        drop(parts);
+                        vectored::count_contiguous(engine, peer, Path::Handoff, len, 0);
+                        vectored::give_parts_back(engine, peer, sid, By::View, 0);
+                    }
+                }
+            }
+            if let Keeps::Buffer(buffer) = keeps {
+                engine.core.wakes.drops.push(buffer);
+            }
+        }
+    }
+}
+
+/// Tells the peer that its memory is no longer read.
+#[inline]
+pub(crate) fn give_back(engine: &mut Engine, id: PeerId, loan: &Loan) {
+    match engine.peers.get_mut(id).filter(|peer| !peer.is_leaving()) {
+        Some(peer) => {
+            fin::end_loan(&mut engine.core, peer, loan);
+            engine.kick_if_needed();
+        }
+        None => engine.core.imported.give_back(loan),
     }
 }

@@ -12,7 +12,7 @@ use std::{
 use pinfold_sys::{cpu::clock, threads::Kind};
 
 use super::{
-    Engine,
+    engine::Engine,
     followers::Awaited,
     op::{Done, OpKey},
     progress,

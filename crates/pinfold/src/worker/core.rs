@@ -2,34 +2,27 @@
 
 use std::{collections::VecDeque, sync::Arc};
 
-use pinfold_sys::cpu::clock;
-
 use super::{
-    abandoned,
     matching::Matcher,
-    op::{Bytes, Done, OpKey, RecvStage, Wakes},
+    op::{Bytes, OpKey, RecvStage, Wakes},
     op_table::OpTable,
-    peer::{Control, Peer},
+    peer::Peer,
     prefault::Prefault,
-    transport_progress,
     unlocked_counts::UnlockedCopies,
 };
 use crate::{
-    PeerId, Receipt, Result,
+    PeerId, Receipt,
     copy::{BULK, Copier, Largest},
     memory::imported_extents::ImportedExtents,
     policy::route::CostModel,
     protocol::{
-        active::{queue::Queues, receive},
+        active::queue::Queues,
         handoff::{parts::List, state::Left},
         rma::registry::Registry,
     },
-    status::{Status, Tally},
+    status::Status,
     transport::{Driver, shm::budget::Budget},
-    wire::{
-        descriptor::{Header, Kind},
-        rendezvous::Rts,
-    },
+    wire::rendezvous::Rts,
 };
 
 /// A message that came before a receive asked for it.
@@ -151,57 +144,5 @@ impl Core {
         });
         self.gets = gets;
         work
-    }
-}
-
-/// Ends an operation.
-pub(crate) fn finish(core: &mut Core, key: OpKey, result: Result<Done>) {
-    core.ops.finish(key, result, &mut core.wakes);
-    if !core.ops.settled.is_empty() || !core.ops.answered.is_empty() {
-        receive::settle(core);
-    }
-    if !core.ops.passed_on.is_empty() {
-        abandoned::pass_on(core);
-    }
-}
-
-/// Sends an answer: at once if there is room and nothing waits before it, else queued.
-pub(crate) fn answer(core: &mut Core, peer: &mut Peer, kind: Kind, aux: u32, words: &[u64]) {
-    answer_by(core, peer, Header::new(kind, 0, aux), words);
-}
-
-/// The same of a descriptor with this header.
-pub(crate) fn answer_by(core: &mut Core, peer: &mut Peer, header: Header, words: &[u64]) {
-    if peer.controls() == 0 && peer.tx.has_room(&mut core.lane_budget) == Ok(true) {
-        peer.tx.push(header, words);
-        ring(core, peer);
-        return;
-    }
-    let mut body = [0; 7];
-    body[..words.len()].copy_from_slice(words);
-    peer.queue_control(Control { header, body, words: words.len() });
-    core.block(peer);
-}
-
-/// Wakes the peer if it sleeps.
-#[inline(always)]
-pub(crate) fn ring(core: &mut Core, peer: &mut Peer) {
-    if peer.tx.must_ring(peer.fence) {
-        ring_now(core, peer);
-    }
-}
-
-#[cold]
-pub(crate) fn ring_now(core: &mut Core, peer: &mut Peer) {
-    if peer.is_turned() {
-        peer.transport.hand_on();
-        transport_progress::end_sent(core, peer);
-        return;
-    }
-    peer.record.doorbells_sent.add(1);
-    peer.tx.say_rung(clock::now_ns());
-    // A peer that is gone cannot be rung; its socket tells the thread that polls it.
-    if let Err(error) = peer.transport.ring() {
-        tracing::debug!(%error, peer = peer.info.name, "ringing failed");
     }
 }

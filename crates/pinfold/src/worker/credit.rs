@@ -13,14 +13,14 @@
 //!   receives are there already.
 
 use super::{
-    Engine,
     core::{Core, Unexpected},
+    engine::Engine,
     inbound_stream::{Inbound, Sink},
     peer::{MESSAGE_COST, Peer},
+    streams,
 };
 use crate::{
     memory::store::Kept,
-    protocol::rendezvous::select,
     status::Tally,
     transport::{
         local::Limits,
@@ -72,7 +72,7 @@ fn first(left: usize, apart: bool) -> Limits {
 /// announced a message of `len` bytes whose receive was there.
 ///
 /// As much again, up to a ceiling, as long as there is plenty left of the budget. A message that is
-/// announced however much credit there is (`outbound::fits_eager`) says nothing.
+/// announced however much credit there is (`routing::fits_eager`) says nothing.
 fn more(budget: &Budget, granted: u64, len: u64) -> u64 {
     let wide = (granted * 2).clamp(WIDE_BYTES_MIN, WIDE_BYTES_MAX);
     let more = wide.saturating_sub(granted);
@@ -187,7 +187,7 @@ pub(crate) fn store_unasked(
     let key = core.matcher.keep(peer.id, tag, Unexpected::Arriving { sid, len });
     core.wakes.any = true;
     let new = Inbound::new(sid, tag, len, Sink::Keep(key, kept));
-    select::ask_for(core, peer, Inbound { cost, ..new }, true);
+    streams::ask_for(core, peer, Inbound { cost, ..new }, true);
     Ok(true)
 }
 

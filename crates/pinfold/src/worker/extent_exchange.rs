@@ -1,6 +1,6 @@
 //! Memory that is handed to peers and by peers, over the sockets of the pairs.
 
-use super::{Engine, core::Core, peer::Peer};
+use super::{core::Core, engine::Engine, peer::Peer};
 use crate::{
     Path,
     failpoint::{self, Point},

@@ -8,13 +8,14 @@
 use pinfold_sys::cpu::clock;
 
 use super::{
-    Engine,
-    core::{self, Core},
+    answers::{self, PUBLISH_AFTER},
+    core::Core,
+    engine::Engine,
     inbound,
     matching::{Source, TagMatch},
-    outbound::{self, PIECE_WHOLE},
     peer::{MESSAGE_COST, Peer},
-    progress::{self, POLLS_A_CLOCK, PUBLISH_AFTER},
+    progress::{self, POLLS_A_CLOCK},
+    routing::{self, PIECE_WHOLE},
     transport_progress,
 };
 use crate::{
@@ -225,7 +226,7 @@ pub(crate) fn view_fast(engine: &mut Engine, from: Source, tag: TagMatch) -> Opt
     }
     peer.tx.passed(header, peer.rx.consumed());
     if peer.rx.unpublished() >= PUBLISH_AFTER {
-        progress::publish(core, peer);
+        answers::publish(core, peer);
     }
     peer.record.count_received(Path::Handoff, len);
     Some(Lent { peer: id, tag: got_tag, len, loan })
@@ -244,7 +245,7 @@ pub(crate) fn give_back_fast(engine: &mut Engine, id: PeerId, loan: &Loan) -> bo
     }
     peer.returns.end(loan.number);
     if peer.rx.say_returned(loan.number) {
-        core::ring_now(&mut engine.core, peer);
+        answers::ring_now(&mut engine.core, peer);
     }
     true
 }
@@ -290,7 +291,7 @@ pub(crate) fn send_to(core: &mut Core, peer: &mut Peer, tag: u64, memory: Part) 
     memory.read_words(peer.tx.next_body());
     peer.tx.publish(header);
     failpoint::hit(Point::AfterInline);
-    core::ring(core, peer);
+    answers::ring(core, peer);
     true
 }
 
@@ -303,8 +304,8 @@ fn send_piece(
     chosen: &mut Option<Receipt>,
 ) -> Option<Sent> {
     let len = memory.len();
-    let receipt = outbound::choose(core, peer, len, Some(memory)).ok()?;
-    if receipt.path != Path::Eager || len > PIECE_WHOLE || !outbound::fits_eager(peer, len) {
+    let receipt = routing::choose(core, peer, len, Some(memory)).ok()?;
+    if receipt.path != Path::Eager || len > PIECE_WHOLE || !routing::fits_eager(peer, len) {
         *chosen = Some(receipt);
         return None;
     }
@@ -313,7 +314,7 @@ fn send_piece(
     }
     let mut piece = match peer.tx.lend_known(len as u32) {
         Some(piece) => piece,
-        None => match outbound::lend(core, peer, len as u32) {
+        None => match routing::lend(core, peer, len as u32) {
             Ok(Some(piece)) if u64::from(piece.len) == len => piece,
             // A shorter range goes back when the next is lent.
             _ => {
@@ -328,7 +329,7 @@ fn send_piece(
     peer.tx.push(Header::new(Kind::Eager, 0, u32::MAX), &body);
     failpoint::hit(Point::AfterPiece);
     peer.sent_cost += MESSAGE_COST + len;
-    core::ring(core, peer);
+    answers::ring(core, peer);
     peer.record.count_sent(Path::Eager, len);
     core.status.copied_user.add(len);
     Some(Sent { path: Path::Eager, why: receipt.why(), by: core.copied_by(len) })
@@ -346,7 +347,7 @@ fn send_wide(core: &mut Core, peer: &mut Peer, tag: u64, memory: Part) {
     memory.read_words(&body[1..]);
     peer.tx.publish(Header::new(Kind::InlineWide, memory.len() as u8, 0));
     failpoint::hit(Point::AfterInline);
-    core::ring(core, peer);
+    answers::ring(core, peer);
 }
 
 /// Sends a message of 57 to 112 bytes in two descriptors, if they fit and its tag does. The
@@ -366,7 +367,7 @@ fn send_two(core: &mut Core, peer: &mut Peer, tag: u64, memory: Part) -> bool {
     let headers = [first, Header::new(Kind::InlineRest, 0, 0)];
     peer.tx.publish_two(headers, |bodies| memory.read_two(bodies));
     failpoint::hit(Point::AfterPiece);
-    core::ring(core, peer);
+    answers::ring(core, peer);
     peer.record.count_sent(Path::Eager, len);
     core.status.copied_user.add(len);
     true
@@ -381,7 +382,7 @@ fn await_head(core: &mut Core, peer: &mut Peer) -> Option<Header> {
     peer.tx.nothing_on_the_way();
     // There is time to report the descriptors taken so far.
     if peer.rx.unpublished() > 0 {
-        progress::publish(core, peer);
+        answers::publish(core, peer);
     }
     if peer.is_turned() {
         return await_frame(core, peer);
@@ -486,7 +487,7 @@ fn take_head(
     // The sender hears of slots with our next message, or when we wait; of bulk bytes at once: they
     // are few, and it may be waiting to use them again.
     if header.begins_tagged(Kind::Eager) || peer.rx.unpublished() >= PUBLISH_AFTER {
-        progress::publish(core, peer);
+        answers::publish(core, peer);
     }
     peer.record.count_received(path, bytes);
     core.status.copied_user.add(bytes);

@@ -6,15 +6,14 @@
 use pinfold_sys::cpu::{barrier, clock};
 
 use super::{
-    Engine,
     core::Core,
+    engine::Engine,
     op::{OpKey, SendStage},
     peer::{Peer, PeerInfo},
 };
 use crate::{
     Path,
     copy::Counts,
-    protocol::handoff::latest,
     status::{Introduction, Tally, flags, state},
 };
 
@@ -59,7 +58,7 @@ pub(crate) fn update_peer_gauges(core: &Core, peer: &Peer) {
     record.queued.set(peer.sends().len() as u64);
     record.answers.set(peer.controls() as u64);
     peer.update_waiting_gauges();
-    latest::update_given_gauges(core, peer);
+    update_given_gauges(core, peer);
     record.note_credit(peer.sent_cost - peer.released);
     record.owed.set(peer.owed);
     record.announced.set(peer.announced.len() as u64);
@@ -186,5 +185,13 @@ fn update_credit_gauges(engine: &mut Engine, now_ns: u64) {
         if peer.sent_cost != peer.released && !peer.blocked {
             peer.refresh_credit();
         }
+    }
+}
+
+/// Updates the gauges of the memory given to a peer.
+#[inline]
+pub(crate) fn update_given_gauges(core: &Core, peer: &Peer) {
+    if peer.record.is_listed() {
+        peer.record.given_bytes.set(core.ops.given.out(peer.id));
     }
 }

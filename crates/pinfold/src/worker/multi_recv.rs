@@ -12,23 +12,14 @@
 use std::collections::VecDeque;
 
 use super::{
-    Engine, abandoned,
-    core::{self, Core},
+    ends,
+    engine::Engine,
     gauges,
     matching::{Source, TagMatch},
-    op::{Arrived, Done, Keeps, MultiOp, Op, OpKey, OpKind, PartOf, RecvOp},
-    post,
+    op::{Done, MultiOp, Op, OpKey, OpKind},
+    post, posted, room, unexpected,
 };
-use crate::{
-    Error, PeerId, Result,
-    endpoint::received::{MultiReceived, Received},
-    memory::scatter::Scatter,
-    protocol::rendezvous::select,
-    worker,
-};
-
-/// Messages begin at multiples of so many bytes of the buffer.
-pub(crate) const ALIGN: u64 = 8;
+use crate::{Error, Result, endpoint::received::MultiReceived, memory::scatter::Scatter};
 
 /// The next news of a receive of many messages.
 pub(crate) enum News {
@@ -70,8 +61,8 @@ pub(crate) fn post_multi(
     {
         let len = unexpected.message_len().unwrap_or(0);
         let arrival = engine.core.matcher.matched();
-        let part = taken_by(&mut engine.core, key, (id, got_tag, len), arrival);
-        post::give(engine, id, got_tag, unexpected, part);
+        let part = posted::taken_by(&mut engine.core, key, (id, got_tag, len), arrival);
+        unexpected::give(engine, id, got_tag, unexpected, part);
         if let Some(peer) = engine.peers.get_mut(id) {
             gauges::update_peer_gauges(&engine.core, peer);
         }
@@ -79,7 +70,7 @@ pub(crate) fn post_multi(
     if takes_more(engine, key) {
         match post::can_come(engine, from) {
             Ok(()) => post_rest(engine, from, tag, key),
-            Err(error) => core::finish(&mut engine.core, key, Err(error)),
+            Err(error) => ends::finish(&mut engine.core, key, Err(error)),
         }
     }
     gauges::update_gauges(engine);
@@ -96,7 +87,7 @@ fn post_rest(engine: &mut Engine, from: Source, tag: TagMatch, key: OpKey) {
     if let Source::Peer(id) = from
         && let Some(peer) = engine.peers.get_mut(id)
     {
-        select::note_open_memory(&mut engine.core, peer, key);
+        room::note_open_memory(&mut engine.core, peer, key);
     }
     let posted = engine.core.matcher.post_standing(from, tag, key);
     if let Some(multi) = engine.core.ops.multi_mut(key) {
@@ -119,92 +110,4 @@ pub(crate) fn take_news(engine: &mut Engine, key: OpKey) -> Option<News> {
     let done = done.take()?;
     engine.core.ops.remove(key);
     Some(News::End(done))
-}
-
-/// Gives a receive of many messages up: it takes no more of them, and those that were not taken
-/// are left to the next receives, in the order in which they came.
-pub(super) fn relinquish_multi(engine: &mut Engine, key: OpKey) {
-    worker::cancel(engine, key);
-    let Some(op) = engine.core.ops.get_mut(key) else { return };
-    let OpKind::Multi(multi) = &mut op.kind else { return };
-    op.abandoned |= op.done.is_none();
-    let is_part = |op: &Op| matches!(&op.keeps, Some(Keeps::Part(part)) if part.multi == key);
-    let mut left: Vec<(u64, Left)> = std::mem::take(&mut multi.ended)
-        .into_iter()
-        .filter_map(|message| Left::of(message, &multi.memory))
-        .collect();
-    if multi.running > 0 {
-        let parts = engine.core.ops.open().filter(|(_, op)| is_part(op));
-        left.extend(parts.filter_map(|(part, op)| match &op.kind {
-            OpKind::Recv(recv) => Some((recv.arrival, Left::Running(part))),
-            _ => None,
-        }));
-    }
-    left.sort_by_key(|(arrival, _)| *arrival);
-    for (_, message) in left {
-        match message {
-            Left::Running(part) => abandoned::relinquish(engine, part),
-            Left::Ended(recv, arrived) if engine.check().is_ok() => {
-                abandoned::store_arrived(engine, *recv, *arrived);
-            }
-            Left::Ended(..) => {}
-        }
-    }
-    gauges::update_gauges(engine);
-    engine.kick_if_needed();
-}
-
-/// A message of a receive that is given up.
-enum Left {
-    Running(OpKey),
-    Ended(Box<RecvOp>, Box<Arrived>),
-}
-
-impl Left {
-    /// A message that is whole, with its number.
-    fn of(message: MultiReceived, memory: &Scatter) -> Option<(u64, Left)> {
-        let MultiReceived { peer, tag, len, range, result, arrival, .. } = message;
-        let receipt = result.ok()?;
-        let memory = memory.slice(range.start as u64, range.len() as u64);
-        let recv = RecvOp { arrival, ..RecvOp::new(Some(memory)) };
-        let arrived = Arrived::of(Received { peer, tag, len, receipt });
-        Some((arrival, Left::Ended(Box::new(recv), Box::new(arrived))))
-    }
-}
-
-/// The receive for message number `arrival`, which posted receive `key` has matched: that one,
-/// or, if it takes many, one of its own into the next part of the memory.
-#[inline]
-pub(super) fn taken_by(
-    core: &mut Core,
-    key: OpKey,
-    message: (PeerId, u64, u64),
-    arrival: u64,
-) -> OpKey {
-    match core.ops.recv_mut(key) {
-        Some(recv) => {
-            recv.arrival = arrival;
-            key
-        }
-        None => cut(core, key, message, arrival),
-    }
-}
-
-fn cut(core: &mut Core, key: OpKey, (peer, tag, len): (PeerId, u64, u64), arrival: u64) -> OpKey {
-    let Some(multi) = core.ops.multi_mut(key).filter(|multi| multi.end.is_none()) else {
-        return key;
-    };
-    let (at, size) = (multi.at, multi.memory.len());
-    let memory = multi.memory.slice(at, len);
-    multi.at = (at + memory.len().max(1)).next_multiple_of(ALIGN).min(size);
-    multi.running += 1;
-    if size - multi.at < multi.min_free {
-        multi.end = Some(Ok(Done::UsedUp(None)));
-        if let Some(posted) = multi.posted.take() {
-            core.matcher.cancel(posted);
-        }
-    }
-    let recv = RecvOp { arrival, ..RecvOp::new(Some(memory)) };
-    let part = PartOf { multi: key, at, peer, tag, len, arrival };
-    core.ops.insert(Op::kept(Some(Keeps::Part(part)), OpKind::Recv(recv)))
 }

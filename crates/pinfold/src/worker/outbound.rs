@@ -8,127 +8,38 @@
 use pinfold_sys::cpu::clock;
 
 use super::{
-    core::{self, Core},
-    extent_exchange, gauges,
+    answers,
+    core::Core,
+    ends, gauges,
     op::{Done, OpKey, SendOp, SendStage},
     peer::{MESSAGE_COST, Peer},
-    transport_progress,
+    routing::{self, Step},
+    transport_sends,
 };
 use crate::{
-    Error, Path, Receipt, Refusal, Result,
+    Path, Refusal, Result,
     failpoint::{self, Point},
-    memory::scatter::{Part, Scatter},
-    policy::route,
+    memory::scatter::Scatter,
     protocol::{
-        active::send,
-        handoff::{latest, vectored},
-        rendezvous::{announce, select::SAID_FROM},
+        active::calls,
+        handoff::{admission, frames},
+        rendezvous::announce,
         rma::{
-            served::{self, owner},
+            served::sending,
             way::{Begun, Served},
         },
     },
     status::Tally,
-    sync::Ordering,
-    transport::shm::{
-        claim,
-        fragment::{Cut, FragmentSize},
-        ring::Violation,
-    },
+    transport::shm::{claim, fragment::Cut, ring::Violation},
     wire::{
         active::{Label, Verb},
-        descriptor::{Eager, Header, INLINE_MAX, INLINE_WIDE_MAX, Kind, Piece},
+        descriptor::{Eager, Header, Kind},
         rendezvous::Request,
     },
 };
 
-/// Messages up to this long go as one piece.
-pub(crate) const PIECE_WHOLE: u64 = 4 << 10;
 /// Messages shorter than this tell nothing about the speed of copying.
 const LEARN_FROM: u64 = 8 << 10;
-
-/// The result of one step of a send.
-pub(crate) enum Step {
-    /// It has ended.
-    Ended(Result<Receipt>),
-    /// It is announced and leaves the queue.
-    Announced,
-    /// It waits for room, or for credit.
-    Stuck,
-    /// Its memory is to be given away, and so much memory is with the peer already that it waits.
-    Held,
-}
-
-/// The bytes of the next piece.
-fn piece_len(at: u64, end: u64, fragment: FragmentSize) -> u32 {
-    let left = end - at;
-    let len = if left <= PIECE_WHOLE {
-        left
-    } else if at == 0 {
-        // The first piece is short, so that the receiver starts early.
-        (left / 4).clamp(1 << 10, FragmentSize::SHORT.bytes()) & !63
-    } else {
-        fragment.next(left)
-    };
-    len as u32
-}
-
-/// Sends a message of up to 56 bytes at once, if no other message is queued before it.
-///
-/// `word(i)` is the i-th eight bytes of the message. `Ok(false)`: it has to be queued.
-pub(crate) fn send_inline(
-    core: &mut Core,
-    peer: &mut Peer,
-    tag: u64,
-    len: usize,
-    word: impl Fn(usize) -> u64,
-) -> Result<bool, Violation> {
-    debug_assert!(len <= INLINE_MAX);
-    if !peer.tx.has_room(&mut core.lane_budget)? || !peer.has_credit(len as u64) {
-        return Ok(false);
-    }
-    let high = (tag >> 32) as u32;
-    let low = tag as u32;
-    let words = len.div_ceil(8);
-    if high != peer.tag_high_tx {
-        peer.tag_high_tx = high;
-        if len <= INLINE_WIDE_MAX {
-            let mut body = [0; 7];
-            body[0] = tag;
-            for (i, slot) in body[1..][..words].iter_mut().enumerate() {
-                *slot = word(i);
-            }
-            peer.tx.push(Header::new(Kind::InlineWide, len as u8, 0), &body[..1 + words]);
-            peer.sent_cost += MESSAGE_COST + len as u64;
-            return Ok(true);
-        }
-        peer.send_tag_high(tag);
-        if !peer.tx.has_room(&mut core.lane_budget)? {
-            return Ok(false);
-        }
-    }
-    failpoint::hit(Point::BeforeInline);
-    for (i, place) in peer.tx.next_body().iter().enumerate().take(words) {
-        place.store(word(i), Ordering::Relaxed);
-    }
-    peer.tx.publish(Header::new(Kind::Inline, len as u8, low));
-    failpoint::hit(Point::AfterInline);
-    peer.sent_cost += MESSAGE_COST + len as u64;
-    Ok(true)
-}
-
-/// Returns whether a message of `len` bytes may go without asking.
-pub(crate) fn fits_eager(peer: &mut Peer, len: u64) -> bool {
-    // Half the window at most, so that one message does not stop all others.
-    len <= peer.window / 2 && peer.has_credit(len)
-}
-
-pub(crate) fn lend(core: &mut Core, peer: &mut Peer, len: u32) -> Result<Option<Piece>, Violation> {
-    if len == 0 {
-        return Ok(Some(Piece { offset: 0, len: 0, sample: 0 }));
-    }
-    peer.tx.lend(len, len.min(1 << 10), &mut core.lane_budget)
-}
 
 /// Writes the sends that are queued for the peer, as far as there is room.
 pub(crate) fn pump(core: &mut Core, peer: &mut Peer) -> Result<(), Violation> {
@@ -136,14 +47,14 @@ pub(crate) fn pump(core: &mut Core, peer: &mut Peer) -> Result<(), Violation> {
     let result = pump_quietly(core, peer);
     gauges::update_peer_gauges(core, peer);
     if peer.tx.produced() != before || !peer.transport.is_sent() {
-        core::ring(core, peer);
+        answers::ring(core, peer);
     }
     result
 }
 
 fn pump_quietly(core: &mut Core, peer: &mut Peer) -> Result<(), Violation> {
     loop {
-        served::drop_served(core, peer);
+        sending::drop_served(core, peer);
         while peer.controls() > 0 {
             if !peer.tx.has_room(&mut core.lane_budget)? {
                 core.block(peer);
@@ -154,7 +65,7 @@ fn pump_quietly(core: &mut Core, peer: &mut Peer) -> Result<(), Violation> {
             }
         }
         let Some(key) = peer.next_send() else {
-            match latest::next_frame(core, peer) {
+            match frames::next_frame(core, peer) {
                 true => continue,
                 false => return Ok(()),
             }
@@ -176,7 +87,7 @@ fn pump_quietly(core: &mut Core, peer: &mut Peer) -> Result<(), Violation> {
         match step? {
             Step::Ended(result) => {
                 peer.pass_send();
-                core::finish(core, key, result.map(Done::Sent));
+                ends::finish(core, key, result.map(Done::Sent));
             }
             Step::Announced => {
                 peer.pass_send();
@@ -197,14 +108,14 @@ fn pump_quietly(core: &mut Core, peer: &mut Peer) -> Result<(), Violation> {
 /// Takes a send as far as room and credit allow.
 fn step(core: &mut Core, peer: &mut Peer, key: OpKey, op: &mut SendOp) -> Result<Step, Violation> {
     if matches!(op.stage, SendStage::Fresh) {
-        if op.given && !latest::is_charged(core, peer, op) {
+        if op.given && !admission::is_charged(core, peer, op) {
             return Ok(Step::Held);
         }
         if !peer.tx.has_room(&mut core.lane_budget)? {
             return Ok(Step::Stuck);
         }
         if let Some(served) = op.served.take() {
-            let begun = served::begin_served(core, peer, key, op, &served);
+            let begun = sending::begin_served(core, peer, key, op, &served);
             op.served = Some(served);
             return match begun {
                 Begun::Streams => stream(core, peer, key, op),
@@ -214,13 +125,13 @@ fn step(core: &mut Core, peer: &mut Peer, key: OpKey, op: &mut SendOp) -> Result
         }
         if op.verb == Verb::Failed {
             let label = Label::from_tag(op.verb, op.tag);
-            return Ok(match send::send_active(core, peer, label, 0, &[])? {
+            return Ok(match calls::send_active(core, peer, label, 0, &[])? {
                 true => Step::Ended(Ok(op.receipt)),
                 false => Step::Stuck,
             });
         }
         if !op.routed {
-            match route(core, peer, op) {
+            match routing::route(core, peer, op) {
                 Err(error) => return Ok(Step::Ended(Err(error))),
                 Ok(receipt) => op.receipt = receipt,
             }
@@ -231,10 +142,12 @@ fn step(core: &mut Core, peer: &mut Peer, key: OpKey, op: &mut SendOp) -> Result
             Path::Inline => {
                 let words = op.memory.read_words::<7>();
                 let goes = match op.verb {
-                    Verb::Tagged => send_inline(core, peer, op.tag, len as usize, |i| words[i]),
+                    Verb::Tagged => {
+                        routing::send_inline(core, peer, op.tag, len as usize, |i| words[i])
+                    }
                     verb => {
                         let label = Label::from_tag(verb, op.tag);
-                        send::send_active(core, peer, label, len as usize, &words)
+                        calls::send_active(core, peer, label, len as usize, &words)
                     }
                 };
                 if goes? {
@@ -248,7 +161,7 @@ fn step(core: &mut Core, peer: &mut Peer, key: OpKey, op: &mut SendOp) -> Result
                 }
                 return announce::announce(core, peer, key, op);
             }
-            Path::Eager if fits_eager(peer, len) => {
+            Path::Eager if routing::fits_eager(peer, len) => {
                 let (at, end) = (0, len);
                 op.stage =
                     SendStage::Streaming { at, end, announced: false, cut: None, request: None };
@@ -260,95 +173,6 @@ fn step(core: &mut Core, peer: &mut Peer, key: OpKey, op: &mut SendOp) -> Result
         }
     }
     stream(core, peer, key, op)
-}
-
-/// The path of a fresh send, and the refusals of the others.
-pub(crate) fn route(core: &mut Core, peer: &mut Peer, op: &SendOp) -> Result<Receipt> {
-    let len = op.memory.len();
-    if op.given {
-        return route_donation(core, peer, op);
-    }
-    if op.verb != Verb::Tagged {
-        return send::route_active(core, peer, op);
-    }
-    if let Some(path) = op.required {
-        // Before anything is handed over.
-        if let Some(why) = peer.permissions.refusal(path) {
-            return Err(Error::PathRefused { path, why });
-        }
-        let refusal = match path {
-            Path::Inline => (len > INLINE_MAX as u64).then_some(Refusal::TooLong),
-            Path::Mapped => match op.memory.part() {
-                Some(memory) if memory.locate().is_some() => {
-                    let exported = extent_exchange::export_part(peer, memory);
-                    exported.is_none().then_some(Refusal::NotMapped)
-                }
-                _ if peer.tx.goes_to_open_memory() => None,
-                _ => Some(Refusal::NotShareable),
-            },
-            Path::Handoff => Some(Refusal::Kept),
-            Path::Eager | Path::Cma => None,
-        };
-        return match refusal {
-            Some(why) => Err(Error::PathRefused { path, why }),
-            None => Ok(Receipt::new(path, len)),
-        };
-    }
-    choose(core, peer, len, op.memory.part())
-}
-
-/// The path of memory that is given away; where it cannot be, a copy of it goes.
-fn route_donation(core: &mut Core, peer: &mut Peer, op: &SendOp) -> Result<Receipt> {
-    let (len, memory) = (op.memory.len(), op.memory.part());
-    let in_parts = op.memory.parts() > 1;
-    let why = match (peer.permissions.refusal(Path::Handoff), memory) {
-        (Some(why), _) => why,
-        (None, None) if in_parts => match vectored::route_parts(peer, op) {
-            Ok(receipt) => return Ok(receipt),
-            Err(why) => why,
-        },
-        (None, Some(memory))
-            if peer.exported_extents.may_offer()
-                && extent_exchange::export_part(peer, memory).is_some() =>
-        {
-            return Ok(Receipt::new(Path::Handoff, len));
-        }
-        _ => Refusal::NotMapped,
-    };
-    let mut receipt = choose(core, peer, len, memory)?;
-    receipt.refuse(Path::Handoff, why);
-    Ok(receipt)
-}
-
-/// The choice of the cost model for a message of `len` bytes; `memory` if it lies in one part.
-pub(crate) fn choose(
-    core: &mut Core,
-    peer: &mut Peer,
-    len: u64,
-    memory: Option<Part>,
-) -> Result<Receipt> {
-    let choose = if core.strict { route::choose_strict } else { route::choose };
-    let refused = |(path, why)| Error::PathRefused { path, why };
-    let may_pay =
-        len >= peer.times.learner.from(Path::Mapped) || !peer.permissions.may(Path::Eager);
-    let may_map = may_pay && peer.permissions.may(Path::Mapped);
-    let place = memory.filter(|_| may_map).and_then(Part::locate);
-    // Either side can map the other's memory.
-    let goes_to_open = may_map && len >= SAID_FROM && peer.tx.goes_to_open_memory();
-    let place = place.filter(|_| peer.exported_extents.may_offer());
-    let shareable = place.is_some() || goes_to_open;
-    let choice =
-        choose(len, shareable, &peer.permissions, &mut peer.times.learner).map_err(refused)?;
-    if choice.receipt.path != Path::Mapped
-        || goes_to_open
-        || place.is_some_and(|(extent, at)| extent_exchange::export_at(peer, &extent, at).is_some())
-    {
-        return Ok(choice.receipt);
-    }
-    let choice = choose(len, false, &peer.permissions, &mut peer.times.learner).map_err(refused)?;
-    let mut receipt = choice.receipt;
-    receipt.refuse(Path::Mapped, Refusal::NotMapped);
-    Ok(receipt)
 }
 
 /// Writes pieces while there is room for them.
@@ -366,7 +190,7 @@ fn stream(
         op.started = peer.times.would_have_begun(op.started);
     }
     let len = op.memory.len();
-    if at == 0 && transport_progress::hand_to_connection(peer, key, op, end, announced)? {
+    if at == 0 && transport_sends::hand_to_connection(peer, key, op, end, announced)? {
         return Ok(Step::Announced);
     }
     let all_out = write_pieces(core, peer, key, op)?;
@@ -426,7 +250,8 @@ fn write_pieces(
         if !peer.tx.has_room(&mut core.lane_budget)? {
             return Ok(false);
         }
-        let Some(mut piece) = lend(core, peer, piece_len(*at, *end, fragment))? else {
+        let Some(mut piece) = routing::lend(core, peer, routing::piece_len(*at, *end, fragment))?
+        else {
             return Ok(false);
         };
         if let Some(Request { word, generation }) = *request {
@@ -437,7 +262,7 @@ fn write_pieces(
             }
         }
         let shared = match op.served.as_deref() {
-            Some(served) => owner::fill_served(peer, served, piece, *at)?,
+            Some(served) => sending::fill_served(peer, served, piece, *at)?,
             None => false,
         };
         if !shared {
@@ -461,7 +286,7 @@ fn write_pieces(
         *at += u64::from(piece.len);
         // A sleeper is woken by the first piece, not by the last.
         if *at < *end {
-            core::ring(core, peer);
+            answers::ring(core, peer);
         }
     }
     Ok(true)

@@ -1,8 +1,8 @@
 //! Outstanding messages: those not delivered to peers, and memory of peers not given back.
 
 use super::{
-    Engine,
     core::Core,
+    engine::Engine,
     op::{Keeps, Op, OpKey, OpKind, SendOp, SendStage},
     peer::Peer,
 };
@@ -10,7 +10,7 @@ use crate::{
     Error, Gone, Outstanding, PeerId,
     protocol::{
         active::act::Act,
-        handoff::{after_close::is_out, donate, state::Fate},
+        handoff::{after_close::is_out, collect, state::Fate},
     },
 };
 
@@ -45,7 +45,7 @@ pub(crate) fn outstanding(engine: &mut Engine) -> Vec<Outstanding> {
         let Some(peer) = engine.peers.get_mut(id).filter(|peer| !peer.is_leaving()) else {
             continue;
         };
-        donate::collect_from(&mut engine.core, peer);
+        collect::collect_from(&mut engine.core, peer);
         let mut one = Outstanding {
             peer: id,
             name: peer.info.name.clone(),

@@ -1,23 +1,13 @@
 //! Posting: sends, receives and probes as the caller's side sees them.
 
 use super::{
-    Engine,
-    abandoned::{self, no_memory},
-    core::{self, Unexpected},
-    gauges, inbound,
+    engine::Engine,
+    gauges,
     matching::{Source, TagMatch},
-    op::{Arrived, Done, Keeps, Lending, Op, OpKey, OpKind, RecvOp, RecvStage, SendOp},
-    outbound, progress, teardown,
+    op::{Arrived, Done, Keeps, Op, OpKey, OpKind, RecvOp, RecvStage, SendOp},
+    outbound, posted, room, teardown, unexpected,
 };
-use crate::{
-    Error, Path, PeerId, Receipt, Result,
-    memory::{imported_extents::Loan, scatter::Scatter},
-    protocol::{
-        handoff::{after_close, parts::Parts, vectored},
-        rendezvous::select,
-    },
-    wire::rendezvous::By,
-};
+use crate::{Error, Path, PeerId, Receipt, Result, memory::scatter::Scatter};
 
 /// The header of a message that can be received.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -89,8 +79,8 @@ fn post_any(engine: &mut Engine, from: Source, tag: TagMatch, recv: RecvOp) -> R
     let key = engine.core.ops.insert(Op::new(OpKind::Recv(recv)));
     match taken {
         Some((peer, tag, unexpected)) => {
-            abandoned::note_arrival(&mut engine.core, key);
-            give(engine, peer, tag, unexpected, key);
+            posted::note_arrival(&mut engine.core, key);
+            unexpected::give(engine, peer, tag, unexpected, key);
             if let Some(peer) = engine.peers.get_mut(peer) {
                 gauges::update_peer_gauges(&engine.core, peer);
             }
@@ -99,7 +89,7 @@ fn post_any(engine: &mut Engine, from: Source, tag: TagMatch, recv: RecvOp) -> R
             if let Source::Peer(id) = from
                 && let Some(peer) = engine.peers.get_mut(id)
             {
-                select::note_open_memory(&mut engine.core, peer, key);
+                room::note_open_memory(&mut engine.core, peer, key);
             }
             let posted = engine.core.matcher.post(from, tag, key);
             if let Some(op) = engine.core.ops.recv_mut(key) {
@@ -126,49 +116,6 @@ pub(crate) fn can_come(engine: &Engine, from: Source) -> Result<()> {
     }
 }
 
-/// Gives a stored message to a receive.
-pub(crate) fn give(engine: &mut Engine, id: PeerId, tag: u64, unexpected: Unexpected, key: OpKey) {
-    let (peers, core) = (&mut engine.peers, &mut engine.core);
-    let peer = peers.get_mut(id);
-    match (unexpected, peer) {
-        (Unexpected::Whole { bytes, cost, inline, by }, peer) => {
-            let path = if inline { Path::Inline } else { Path::Eager };
-            let mut receipt = Receipt::new(path, 0);
-            if let Some(peer) = peer {
-                peer.owed -= cost;
-                peer.rx.release(cost);
-                progress::publish(core, peer);
-                receipt = peer.receipt(path, 0, bytes.len());
-            }
-            receipt.note_copies(by);
-            inbound::deliver_stored(core, key, id, tag, bytes, receipt);
-        }
-        (Unexpected::Arriving { sid, .. }, Some(peer)) => {
-            inbound::redirect(core, peer, sid, key);
-            progress::publish(core, peer);
-        }
-        (Unexpected::Waiting { sid, rts, list }, Some(peer)) => {
-            peer.announced.remove(&sid);
-            vectored::taken(peer, list.as_deref());
-            if let Err(violation) = select::select(core, peer, key, (sid, rts), list.as_deref()) {
-                teardown::cut_off(engine, id, violation);
-            }
-        }
-        (Unexpected::Left { len, memory }, _) => {
-            after_close::hand_out(core, key, (id, tag, len), memory)
-        }
-        (Unexpected::Passing { of, .. }, _) => abandoned::follow(core, key, of),
-        (Unexpected::Again { bytes, receipt }, _) => {
-            abandoned::deliver_again(core, key, (id, tag), bytes, *receipt);
-        }
-        (Unexpected::NoMemory { len }, _) => core::finish(core, key, Err(no_memory(len))),
-        (_, None) | (Unexpected::Lost, _) => {
-            let error = engine.present(id).err().unwrap_or(Error::UnknownPeer { peer: id });
-            core::finish(&mut engine.core, key, Err(error));
-        }
-    }
-}
-
 /// The first message that a receive would take.
 pub(crate) fn probe(engine: &mut Engine, from: Source, tag: TagMatch) -> Result<Option<Envelope>> {
     engine.check()?;
@@ -181,54 +128,6 @@ pub(crate) fn probe(engine: &mut Engine, from: Source, tag: TagMatch) -> Result<
         return Err(Error::UnknownPeer { peer });
     };
     Ok(Some(Envelope { peer, tag, len }))
-}
-
-/// Lets an operation go on though its result is not wanted any more; `keeps` lives until then.
-/// The operation is given up, as far as it can be.
-pub(crate) fn abandon(engine: &mut Engine, key: OpKey, keeps: Keeps) {
-    abandoned::relinquish(engine, key);
-    let_go(engine, key, keeps);
-}
-
-/// As [`abandon`], but the operation goes on.
-pub(crate) fn let_go(engine: &mut Engine, key: OpKey, keeps: Keeps) {
-    match engine.core.ops.get_mut(key) {
-        Some(op) if op.done.is_none() => {
-            op.abandoned = true;
-            op.keeps = Some(keeps);
-            let waker = op.waker.take();
-            engine.core.wakes.drops.extend(waker.map(|waker| Box::new(waker) as Box<_>));
-        }
-        _ => {
-            let done = engine.core.ops.remove(key).and_then(|op| op.done);
-            if let Some(Ok(Done::Arrived(Arrived { peer, len, loan: Some(loan), .. }))) = done {
-                match loan {
-                    Lending::One(loan) => give_back(engine, peer, &loan),
-                    Lending::Parts(parts) => {
-                        let Parts { parts, sid, .. } = *parts;
-                        drop(parts);
-                        vectored::count_contiguous(engine, peer, Path::Handoff, len, 0);
-                        vectored::give_parts_back(engine, peer, sid, By::View, 0);
-                    }
-                }
-            }
-            if let Keeps::Buffer(buffer) = keeps {
-                engine.core.wakes.drops.push(buffer);
-            }
-        }
-    }
-}
-
-/// Tells the peer that its memory is no longer read.
-#[inline]
-pub(crate) fn give_back(engine: &mut Engine, id: PeerId, loan: &Loan) {
-    match engine.peers.get_mut(id).filter(|peer| !peer.is_leaving()) {
-        Some(peer) => {
-            select::end_loan(&mut engine.core, peer, loan);
-            engine.kick_if_needed();
-        }
-        None => engine.core.imported.give_back(loan),
-    }
 }
 
 /// The result of a send, from the result of its operation.

@@ -8,7 +8,7 @@ use pinfold_sys::{
 };
 
 use super::{
-    Engine,
+    engine::Engine,
     peer::Peer,
     prefault::{Outcome, Step},
 };

@@ -4,27 +4,23 @@
 use pinfold_sys::cpu::clock;
 
 use super::{
-    Engine,
-    connections::events,
-    core::{self, Core},
-    extent_exchange, gauges, inbound, outbound,
-    peer::Peer,
-    sleep, teardown, transport_progress,
+    answers::{self, PUBLISH_AFTER},
+    connections::{events, reconnect},
+    engine::Engine,
+    extent_exchange, gauges, inbound, outbound, polled, sleep, teardown, transport_progress,
 };
 use crate::{
-    failpoint::{self, Point},
     memory::arena::after_close,
     protocol::{
         active::dispatch,
-        handoff::donate,
+        handoff::collect,
         rendezvous::{get, put, request},
     },
 };
 
 /// Descriptors taken from one lane before the next lane's turn.
 const LANE_TURN: u32 = 64;
-/// Consumed descriptors after which the sender is told of them at the latest.
-pub(crate) const PUBLISH_AFTER: u64 = 16;
+
 /// Between looks at the sockets while polling: a death or a call from a quiet peer is noticed
 /// within this time.
 const EVENTS_EVERY_NS: u64 = 50_000;
@@ -43,7 +39,7 @@ pub(crate) fn progress(engine: &mut Engine) -> bool {
         moved |= poll_lane(engine, index);
         if engine.poll_set.are_many()
             && engine.hot.get(at) == Some(&index)
-            && sleep::may_leave(engine, index)
+            && polled::may_leave(engine, index)
         {
             engine.hot.swap_remove(at);
         } else {
@@ -99,25 +95,13 @@ fn look_around(engine: &mut Engine) -> bool {
     // A sleeping leader does this itself; the events that it sleeps on must not be taken from
     // it.
     extent_exchange::tell_of_gone_arenas(engine);
-    collect_all(engine);
+    collect::collect_all(engine);
     engine.core.imported.settle();
     after_close::sweep();
     if !engine.core.registry.deferred_free.is_empty() {
         engine.core.registry.deferred_free.look();
     }
     if engine.asleep { false } else { events::handle_events(engine) }
-}
-
-/// Ends the donated buffers that receivers have given back.
-fn collect_all(engine: &mut Engine) {
-    if engine.core.donations_out == 0 {
-        return;
-    }
-    for id in engine.peers.ids() {
-        if let Some(peer) = engine.peers.get_mut(id) {
-            donate::collect_from(&mut engine.core, peer);
-        }
-    }
 }
 
 /// Takes memory back from lanes that have nothing in flight, for those that want to grow.
@@ -148,7 +132,7 @@ pub(crate) fn poll_lane(engine: &mut Engine, index: u32) -> bool {
             Ok(came) => moved = came,
             Err(ended) => {
                 let id = peer.id;
-                teardown::connection_ended(engine, id, ended);
+                reconnect::connection_ended(engine, id, ended);
                 return true;
             }
         }
@@ -157,7 +141,7 @@ pub(crate) fn poll_lane(engine: &mut Engine, index: u32) -> bool {
         peer.idle_polls = peer.idle_polls.saturating_add(1);
         peer.tx.nothing_on_the_way();
         if peer.rx.unpublished() > 0 {
-            publish(&mut engine.core, peer);
+            answers::publish(&mut engine.core, peer);
         }
         return moved;
     }
@@ -172,24 +156,14 @@ pub(crate) fn poll_lane(engine: &mut Engine, index: u32) -> bool {
             return true;
         }
         if peer.rx.unpublished() >= PUBLISH_AFTER {
-            publish(&mut engine.core, peer);
+            answers::publish(&mut engine.core, peer);
         }
         turns += 1;
     }
-    publish(&mut engine.core, peer);
+    answers::publish(&mut engine.core, peer);
     gauges::update_peer_gauges(&engine.core, peer);
     gauges::update_gauges(engine);
     true
-}
-
-/// Tells the peer how many descriptors have been consumed.
-#[inline(always)]
-pub(crate) fn publish(core: &mut Core, peer: &mut Peer) {
-    failpoint::hit(Point::BeforePublish);
-    if peer.rx.publish() {
-        core::ring_now(core, peer);
-    }
-    failpoint::hit(Point::AfterPublish);
 }
 
 /// Tries sends and answers again that had found no room.

@@ -6,7 +6,8 @@
 //! ([`SendOp::timed`]), and pieces are copied by this side.
 
 use super::{
-    Engine,
+    abandoned, cancel,
+    engine::Engine,
     op::{Keeps, OpKey, SendOp, SendStage},
     post,
 };
@@ -14,7 +15,6 @@ use crate::{
     PeerId, Receipt, Result, Untaken,
     memory::scatter::{Part, Scatter},
     policy::route::{Path, Refusal},
-    worker,
 };
 
 /// Messages up to this long are copied, if their memory is wanted back and they are under way.
@@ -55,7 +55,7 @@ pub(crate) fn take_back_late(engine: &mut Engine, key: OpKey) -> Option<Untaken>
         SendStage::Waiting { .. } => Untaken::NoReceive,
         _ => return None,
     };
-    worker::cancel(engine, key);
+    cancel::cancel(engine, key);
     engine.kick_if_needed();
     Some(why)
 }
@@ -88,7 +88,7 @@ pub(crate) fn detach(engine: &mut Engine, key: OpKey) -> Option<Detached> {
     // SAFETY: the bytes lie on the heap, and stay until the operation has ended: `keeps` has
     // them.
     send.memory = unsafe { Scatter::one(bytes.as_mut_ptr(), bytes.len()) };
-    post::let_go(engine, key, Keeps::Buffer(Box::new(bytes)));
+    abandoned::let_go(engine, key, Keeps::Buffer(Box::new(bytes)));
     Some(detached)
 }
 

@@ -21,8 +21,8 @@ use pinfold_sys::{
 };
 
 use super::{
-    Engine,
     config::{Config, Progress},
+    engine::Engine,
     followers::Awaited,
     outstanding,
     prefaulter::Prefaulter,

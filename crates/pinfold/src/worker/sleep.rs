@@ -9,7 +9,10 @@ use std::time::Duration;
 
 use pinfold_sys::cpu::clock;
 
-use super::{Engine, connections::events, gauges, peer::Peer, progress, transport_progress};
+use super::{
+    answers, connections::events, engine::Engine, gauges, peer::Peer, polled, transport_progress,
+    transport_sends,
+};
 use crate::{
     failpoint::{self, Point},
     policy::sleep::Step,
@@ -24,37 +27,6 @@ const IDLE_POLLS: u32 = 1000;
 /// Time after which a store of before is seen, ns: a processor that has a line to itself writes it
 /// at once, and one that has to fetch it takes a fifth of this.
 const SETTLE_NS: u64 = 1_000;
-
-/// Starts polling a peer's lane.
-pub(crate) fn heat(engine: &mut Engine, index: u32) {
-    if let Some(peer) = engine.peers.at_mut(index) {
-        peer.rx.unask();
-        peer.idle_polls = 0;
-        if !peer.hot {
-            peer.hot = true;
-            engine.hot.push(index);
-            if peer.is_turned() {
-                engine.poll_set.begin();
-            }
-        }
-    }
-}
-
-/// Leaves a peer on another host to the epoll if its connection was looked at in vain and there
-/// are many. The peer must then be taken off the list of those that are polled.
-pub(crate) fn may_leave(engine: &mut Engine, index: u32) -> bool {
-    let Some(peer) = engine.peers.at_mut(index) else { return false };
-    let leaves = !peer.is_leaving()
-        && engine.poll_set.is_in_vain(peer.idle_polls)
-        && peer.rx.head().is_none()
-        && peer.transport.is_drained();
-    if leaves {
-        peer.hot = false;
-        engine.poll_set.leave(index);
-        gauges::update_peer_gauges(&engine.core, peer);
-    }
-    leaves
-}
 
 /// Cools down the longest idle of many hot lanes: their peers ring from now on, so that polling
 /// stays cheap.
@@ -84,7 +56,7 @@ pub(crate) fn cool_down(engine: &mut Engine, now_ns: u64) {
     engine.hot.retain(|index| !cooled.contains(index));
     for index in cooled {
         if engine.peers.at_mut(index).is_some_and(|peer| peer.rx.head().is_some()) {
-            heat(engine, index);
+            polled::heat(engine, index);
         }
     }
 }
@@ -99,11 +71,11 @@ pub(crate) fn ask_all(engine: &mut Engine) -> bool {
     {
         return false;
     }
-    let (mut came_from_tcp, mut to_poll) = (transport_progress::land(engine), Vec::new());
+    let (mut came_from_tcp, mut to_poll) = (transport_sends::land(engine), Vec::new());
     for &index in &engine.hot {
         if let Some(peer) = engine.peers.at_mut(index) {
             if peer.rx.unpublished() > 0 {
-                progress::publish(&mut engine.core, peer);
+                answers::publish(&mut engine.core, peer);
             }
             peer.rx.ask();
             // The connection sends what it still has to. Its end is found again by the next
@@ -136,7 +108,7 @@ pub(crate) fn ask_all(engine: &mut Engine) -> bool {
         }
     }
     for index in to_poll {
-        heat(engine, index);
+        polled::heat(engine, index);
     }
     if engine.core.awaits_returns > 0 {
         ask_for_returns(engine);

@@ -1,23 +1,21 @@
 //! Teardown: how a peer goes, and how the endpoint closes.
 
 use super::{
-    Engine,
-    connections::reconnect,
-    core::{self, Core, Unexpected},
-    credit, gauges, inbound,
+    answers,
+    core::{Core, Unexpected},
+    credit, ends,
+    engine::Engine,
+    gauges, inbound,
     matching::{Source, TagMatch},
     op::{OpKey, OpKind, RecvStage, gone},
-    outstanding, progress, transport_progress,
+    outstanding, transport_sends,
 };
 use crate::{
     Error, Gone, PeerId,
     failpoint::{self, Point},
-    protocol::{
-        handoff::{after_close, latest},
-        rendezvous::get,
-    },
+    protocol::{handoff::after_close, rendezvous::get},
     status::Tally,
-    transport::{Ended, local::Limits, shm::ring::Violation},
+    transport::{local::Limits, shm::ring::Violation},
     wire::descriptor::Kind,
 };
 
@@ -25,22 +23,6 @@ use crate::{
 #[cold]
 pub(crate) fn cut_off(engine: &mut Engine, id: PeerId, violation: Violation) {
     remove_peer(engine, id, Gone::Misbehaved(violation.0));
-}
-
-/// The connection with a peer on another host has ended, and with it the peer, unless it may
-/// come back.
-#[cold]
-pub(crate) fn connection_ended(engine: &mut Engine, id: PeerId, ended: Ended) {
-    if reconnect::may_return(engine, id, ended) {
-        return;
-    }
-    let how = match ended {
-        Ended::Closed => Gone::Closed,
-        Ended::Gone => Gone::Died,
-        Ended::Broken(errno) => Gone::Lost(errno),
-        Ended::Violation(violation) => Gone::Misbehaved(violation.0),
-    };
-    remove_peer(engine, id, how);
 }
 
 /// The connection with a peer ends, `how`: takes the messages that it still sent, ends every
@@ -81,7 +63,7 @@ pub(crate) fn remove_peer(engine: &mut Engine, id: PeerId, how: Gone) {
     if first && !stays_given {
         match how {
             Gone::Disconnected if peer.shares_memory() => {
-                latest::let_frames_go(&mut engine.core, peer);
+                after_close::let_frames_go(&mut engine.core, peer);
                 after_close::leave_donations(&mut engine.core, peer);
             }
             _ => peer.tx.say_closed(),
@@ -92,7 +74,7 @@ pub(crate) fn remove_peer(engine: &mut Engine, id: PeerId, how: Gone) {
     }
     // Messages sent before it went have been sent; the memory of the rest goes back to its
     // owners.
-    transport_progress::end_sent(&mut engine.core, peer);
+    transport_sends::end_sent(&mut engine.core, peer);
     peer.transport.settle();
     let may_write = get::stop_gets(&mut engine.core, peer) && peer.cma_access.is_alive();
     let stays = may_write && !stopped;
@@ -111,7 +93,7 @@ fn end_operations(engine: &mut Engine, id: PeerId, name: &str, how: Gone, stays:
     let closed = engine.closed;
     let error = || if closed { Error::Closed } else { gone(name, how) };
     for key in engine.core.matcher.drop_posted(|from| from == Source::Peer(id)) {
-        core::finish(&mut engine.core, key, Err(error()));
+        ends::finish(&mut engine.core, key, Err(error()));
     }
     // Messages that are whole stay; one that is not stays as a mark, so that no receive takes a
     // later one for it.
@@ -160,7 +142,7 @@ fn end_operations(engine: &mut Engine, id: PeerId, name: &str, how: Gone, stays:
         engine.core.status.undelivered.add(lost);
     }
     for key in theirs {
-        core::finish(&mut engine.core, key, Err(error()));
+        ends::finish(&mut engine.core, key, Err(error()));
     }
     let ops = &engine.core.ops;
     let open = |key: &OpKey| ops.get(*key).is_some_and(|op| op.done.is_none());
@@ -197,7 +179,7 @@ pub(crate) fn record_gone(engine: &mut Engine, id: PeerId, how: Gone) {
     if nobody_left(engine).is_some() {
         for key in engine.core.matcher.drop_posted(|from| from == Source::Any) {
             let error = nobody_left(engine).filter(|_| !engine.closed).unwrap_or(Error::Closed);
-            core::finish(&mut engine.core, key, Err(error));
+            ends::finish(&mut engine.core, key, Err(error));
         }
     }
 }
@@ -253,7 +235,7 @@ pub(crate) fn close(engine: &mut Engine) {
     failpoint::hit(Point::BeforeClose);
     for id in engine.peers.ids() {
         if let Some(peer) = engine.peers.get_mut(id) {
-            progress::publish(&mut engine.core, peer);
+            answers::publish(&mut engine.core, peer);
         }
         remove_peer(engine, id, Gone::Disconnected);
     }
@@ -267,7 +249,7 @@ pub(crate) fn close(engine: &mut Engine) {
     for key in open {
         // Receives that a peer may still write to end when that peer has reported.
         if !engine.core.ops.is_awaiting(key) {
-            core::finish(&mut engine.core, key, Err(Error::Closed));
+            ends::finish(&mut engine.core, key, Err(Error::Closed));
         }
     }
     engine.core.active.close(&mut engine.core.wakes);

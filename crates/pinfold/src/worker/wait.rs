@@ -12,8 +12,8 @@ use std::{
 use pinfold_sys::cpu::{clock, scheduled};
 
 use super::{
-    Engine,
     connections::events,
+    engine::Engine,
     followers::{Awaited, Slot},
     gauges,
     prefault::Step,

@@ -19,7 +19,7 @@ use pinfold_sys::{
 use super::{entry::Completion, taker::Queueable};
 use crate::{
     Error, Result,
-    worker::{abandoned, followers::Awaited, shared::Shared},
+    worker::{abandoned, engine::Engine, followers::Awaited, shared::Shared},
 };
 
 /// How long a thread that waits for several endpoints polls them before it sleeps.
@@ -271,7 +271,7 @@ impl Ended {
             && endpoint.enter().is_ok_and(|engine| engine.check().is_ok())
         {
             let is_new = || self.has_some() || self.epoch.load(Ordering::SeqCst) != epoch;
-            let ready = |engine: &mut crate::worker::Engine| {
+            let ready = |engine: &mut Engine| {
                 let is_over = engine.check().is_err();
                 (is_new() || is_over || !engine.core.wakes.results.is_empty()).then_some(())
             };

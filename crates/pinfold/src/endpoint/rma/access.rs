@@ -229,8 +229,8 @@ impl Inner {
         change: AtomicChange<W>,
     ) -> Result<Option<W>> {
         let was = match &self.access {
-            Access::Mapped(mapped) => Some(atomics::on_mapped(mapped, offset, change)?),
-            Kernel(_) => Some(atomics::on_mapped(self.mapped()?, offset, change)?),
+            Access::Mapped(mapped) => Some(mapped::on_mapped(mapped, offset, change)?),
+            Kernel(_) => Some(mapped::on_mapped(self.mapped()?, offset, change)?),
             There(_) => return Ok(None),
             Addresses(ways) => match ways.change_here(offset, change)? {
                 Some(was) => Some(was),

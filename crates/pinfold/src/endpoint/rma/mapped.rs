@@ -14,6 +14,7 @@ use std::{
     },
 };
 
+use super::atomics::{AtomicChange, AtomicWord};
 use crate::{
     Error, Path, Receipt, Result,
     copy::Largest,
@@ -220,4 +221,18 @@ impl Drop for Mapped {
             open::give_region_back(&mut engine.core, &self.lent);
         }
     }
+}
+
+/// Changes the word at `offset` of mapped memory, which has to stand still.
+#[inline]
+pub(crate) fn on_mapped<W: AtomicWord>(
+    mapped: &Mapped,
+    offset: u64,
+    change: AtomicChange<W>,
+) -> Result<W> {
+    let at = mapped.word(offset, size_of::<W>())?;
+    // SAFETY: found to be a word just now.
+    let was = unsafe { W::change(at, change) };
+    mapped.confirm()?;
+    Ok(was)
 }

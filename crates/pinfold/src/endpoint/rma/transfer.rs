@@ -35,7 +35,8 @@ use crate::{
         space::{ANSWER_HEAD, Answered, Ask, Claim, PART_MAX, Refused},
     },
     worker::{
-        Engine, core,
+        ends,
+        engine::Engine,
         op::{Deliver, Done, Op, OpKey, OpKind, RecvOp, RecvStage, Taker},
         post,
         shared::Shared,
@@ -236,7 +237,7 @@ impl Transfer {
         while course.out < PARTS_OUT_MAX {
             let Some((question, about)) = self.next(&mut course) else { break };
             if let Err(error) = self.ask(shared, engine, question, about) {
-                return core::finish(&mut engine.core, self.whole, Err(error));
+                return ends::finish(&mut engine.core, self.whole, Err(error));
             }
             course.out += 1;
         }
@@ -245,7 +246,7 @@ impl Transfer {
             Whole::Change(..) => return,
         };
         if course.out == 0 {
-            core::finish(&mut engine.core, self.whole, Ok(Done::Sent(*receipt)));
+            ends::finish(&mut engine.core, self.whole, Ok(Done::Sent(*receipt)));
         }
     }
 
@@ -307,7 +308,7 @@ impl Transfer {
         };
         match end {
             None => self.go_on(shared, engine),
-            Some(end) => core::finish(&mut engine.core, self.whole, end),
+            Some(end) => ends::finish(&mut engine.core, self.whole, end),
         }
         self.leave(shared, engine);
         // The thread that sleeps for all may wait for this operation, or has to look for work that

@@ -17,7 +17,7 @@ use parking_lot::Mutex;
 use smallvec::SmallVec;
 
 use super::{
-    atomics::{self, AtomicChange, AtomicWord},
+    atomics::{AtomicChange, AtomicWord},
     cma::CmaRegion,
     flag::Flag,
     lookaside::{Known, Lookaside, Piece},
@@ -237,7 +237,7 @@ impl Ways {
             return Err(Error::Misaligned { offset, size });
         }
         let Some(piece) = self.find(offset, size, true)? else { return Ok(None) };
-        let change = |memory: &Mapped, at| atomics::on_mapped(memory, at, change);
+        let change = |memory: &Mapped, at| mapped::on_mapped(memory, at, change);
         self.at(&piece, offset, change).map(Some)
     }
 

@@ -8,16 +8,17 @@ use super::{
 };
 use crate::{
     PeerId, Receipt,
-    protocol::rendezvous::select,
+    protocol::rendezvous::{fin, select},
     status::Tally,
     wire::{
         active::{Failure, Label},
         rendezvous::By,
     },
     worker::{
-        Engine,
+        answers,
+        engine::Engine,
         op::{Bytes, RecvStage},
-        progress, teardown,
+        teardown,
     },
 };
 
@@ -55,7 +56,7 @@ pub(crate) fn fetch_active(engine: &mut Engine) -> bool {
         if !core.active.has_handler(label) {
             core.status.unhandled.add(1);
             core.active.skip(id);
-            select::fin(core, peer, sid, NO_HANDLER.unsigned_abs(), 0, By::Kernel);
+            fin::fin(core, peer, sid, NO_HANDLER.unsigned_abs(), 0, By::Kernel);
             continue;
         }
         let key = receive::land(core, id, rts.len as usize, RecvStage::Moving);
@@ -105,7 +106,7 @@ fn leave_job(engine: &mut Engine, spent: Spent) {
     if let Some(peer) = engine.peers.get_mut(id) {
         peer.owed -= cost;
         peer.rx.release(cost);
-        progress::publish(&mut engine.core, peer);
+        answers::publish(&mut engine.core, peer);
     }
     engine.core.active.done(id, room);
     if engine.core.active.has_chores() {

@@ -10,7 +10,7 @@ use super::{
 };
 use crate::{
     Error, NotHandled, Path, PeerId, Receipt,
-    protocol::rendezvous::select,
+    protocol::rendezvous::{fin, select},
     status::Tally,
     transport::shm::ring::Violation,
     wire::{
@@ -19,11 +19,13 @@ use crate::{
         rendezvous::{By, Fin, Rts},
     },
     worker::{
-        core::{self, Core},
-        inbound::{self, bytes_of, check_first},
+        answers,
+        core::Core,
+        deliver, ends,
         inbound_stream::{Inbound, Sink},
-        op::{Arrived, Bytes, Done, Keeps, Op, OpKey, OpKind, RecvOp, RecvStage, SendOp},
+        op::{Bytes, Keeps, Op, OpKey, OpKind, RecvOp, RecvStage, SendOp},
         peer::{MESSAGE_COST, Peer},
+        pieces, room,
     },
 };
 
@@ -65,7 +67,7 @@ pub(crate) fn active_whole(
     let len = len.ok_or(Violation("it wrote an inline message that is too long"))?;
     let label = Label::read(header.aux(), body);
     let label = label.ok_or(Violation("it wrote a message of no known use"))?;
-    let bytes = &bytes_of(&body[1..])[..len];
+    let bytes = &deliver::bytes_of(&body[1..])[..len];
     match label.verb {
         Verb::Call | Verb::Request | Verb::Serve => {
             let cost = hold(peer, len as u64)?;
@@ -78,7 +80,7 @@ pub(crate) fn active_whole(
         }
         Verb::Reply | Verb::Tagged => {
             let (key, id) = our_request(core, peer, label.token)?;
-            inbound::deliver(core, key, peer.id, id.into(), bytes, Receipt::new(Path::Inline, 0));
+            deliver::deliver(core, key, peer.id, id.into(), bytes, Receipt::new(Path::Inline, 0));
         }
         Verb::Failed => {
             let (key, id) = our_request(core, peer, label.token)?;
@@ -89,7 +91,7 @@ pub(crate) fn active_whole(
                 Failure::NoAnswer => NotHandled::NoAnswer,
                 Failure::TooLong => NotHandled::TooLong,
             };
-            core::finish(core, key, Err(not_handled(peer, id, why)));
+            ends::finish(core, key, Err(not_handled(peer, id, why)));
         }
     }
     Ok(())
@@ -132,7 +134,7 @@ pub(crate) fn active_piece(
     verb: Verb,
     eager: Eager,
 ) -> Result<(), Violation> {
-    check_first(peer, sid, &eager)?;
+    pieces::check_first(peer, sid, &eager)?;
     let Eager { tag, len, piece } = eager;
     let label = Label::from_tag(verb, tag);
     let (key, id) = match verb {
@@ -155,9 +157,9 @@ pub(crate) fn active_piece(
             return Err(Violation("it wrote a message of no known use"));
         }
     };
-    select::make_room(core, key, len);
+    room::make_room(core, key, len);
     let stream = Inbound::new(sid, id.into(), len, Sink::Op(key));
-    inbound::take_piece(core, peer, stream, piece)
+    pieces::take_piece(core, peer, stream, piece)
 }
 
 /// Takes the announcement of a message that waits in its sender's memory.
@@ -172,7 +174,7 @@ pub(crate) fn active_announced(
     match verb {
         Verb::Call | Verb::Request | Verb::Serve if rts.len > core.active.len_max() => {
             core.status.unhandled.add(1);
-            select::fin(core, peer, sid, TOO_LONG.unsigned_abs(), 0, By::Kernel);
+            fin::fin(core, peer, sid, TOO_LONG.unsigned_abs(), 0, By::Kernel);
             Ok(())
         }
         Verb::Call | Verb::Request | Verb::Serve => {
@@ -193,50 +195,12 @@ pub(crate) fn active_announced(
             let (key, id) = our_request(core, peer, label.token)?;
             if core.ops.is_abandoned(key) {
                 let fin = Fin { errno: 0, took_ns: 0, cancelled: true, by: By::Kernel };
-                core::answer(core, peer, Kind::Fin, sid, &fin.body());
-                core::finish(core, key, Err(Error::Cancelled));
+                answers::answer(core, peer, Kind::Fin, sid, &fin.body());
+                ends::finish(core, key, Err(Error::Cancelled));
                 return Ok(());
             }
             select::select(core, peer, key, (sid, Rts { tag: id.into(), ..rts }), None)
         }
         Verb::Failed | Verb::Tagged => Err(Violation("it wrote a message of no known use")),
-    }
-}
-
-/// Acts on the ends of operations that no caller waits for.
-#[cold]
-pub(crate) fn settle(core: &mut Core) {
-    while let Some(origin) = core.ops.answered.pop() {
-        core.active.shut(origin);
-    }
-    while let Some((key, act, result)) = core.ops.settled.pop() {
-        match (act, result) {
-            (Act::Landed { peer, room }, result) => {
-                let came = match result {
-                    Ok(Done::Arrived(Arrived { bytes, receipt, .. })) => {
-                        Some((bytes.map(|bytes| *bytes).unwrap_or_default(), receipt))
-                    }
-                    _ => None,
-                };
-                core.active.landed(peer, key, room, came);
-            }
-            (Act::Gone { origin, bytes, buffer }, _) => {
-                core.active.discharge(origin, bytes);
-                core.wakes.drops.push(buffer);
-            }
-            (Act::Served { peer, memory }, _) => {
-                core.registry.served(peer);
-                core.wakes.drops.push(Box::new(memory));
-            }
-            (Act::Asked { answer, origin, bytes, buffer }, result) => {
-                if let Some(origin) = origin {
-                    core.active.discharge(origin, bytes);
-                }
-                core.wakes.drops.push(buffer);
-                if let Err(error) = result {
-                    core::finish(core, answer, Err(error));
-                }
-            }
-        }
     }
 }

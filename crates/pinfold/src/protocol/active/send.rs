@@ -2,99 +2,24 @@
 
 use std::any::Any;
 
-use super::{act::Act, receive};
+use super::{
+    act::Act,
+    calls::{self, Short},
+    settle,
+};
 use crate::{
     Error, Path, PeerId, Receipt, Result,
-    failpoint::{self, Point},
-    memory::scatter::{Part, Scatter},
+    memory::scatter::Scatter,
     status::Tally,
-    transport::shm::ring::Violation,
-    wire::{
-        active::{ACTIVE_MAX, Failure, Label, Verb},
-        descriptor::{Header, INLINE_MAX, Kind},
-    },
+    wire::active::{Failure, Label, Verb},
     worker::{
-        Engine,
-        core::{self, Core},
+        answers,
+        engine::Engine,
         op::{Keeps, Op, OpKey, OpKind, RecvOp, RecvStage, SendOp},
-        outbound,
-        peer::{MESSAGE_COST, Peer},
+        peer::MESSAGE_COST,
         post,
     },
 };
-
-/// A message that fits a descriptor, copied out of its buffer.
-#[derive(Clone, Copy)]
-pub(crate) struct Short {
-    len: usize,
-    words: [u64; ACTIVE_MAX / 8],
-}
-
-impl Short {
-    /// Returns `None` if the bytes do not fit.
-    #[inline]
-    pub(crate) fn of(bytes: &[u8]) -> Option<Short> {
-        if bytes.len() > ACTIVE_MAX {
-            return None;
-        }
-        let mut words = [0; ACTIVE_MAX / 8];
-        for (word, chunk) in words.iter_mut().zip(bytes.chunks(8)) {
-            let mut eight = [0; 8];
-            eight[..chunk.len()].copy_from_slice(chunk);
-            *word = u64::from_ne_bytes(eight);
-        }
-        Some(Short { len: bytes.len(), words })
-    }
-
-    /// The same from memory that peers may write.
-    pub(crate) fn of_part(part: Part) -> Option<Short> {
-        let len = part.len() as usize;
-        (len <= ACTIVE_MAX).then(|| Short { len, words: Scatter::from(part).read_words() })
-    }
-}
-
-/// Writes an active message of up to 48 bytes, if there is room and credit. Returns whether
-/// there was.
-#[inline]
-pub(crate) fn send_active(
-    core: &mut Core,
-    peer: &mut Peer,
-    label: Label,
-    len: usize,
-    words: &[u64],
-) -> Result<bool, Violation> {
-    let costs = !label.verb.is_answer();
-    if !peer.tx.has_room(&mut core.lane_budget)? || costs && !peer.has_credit(len as u64) {
-        return Ok(false);
-    }
-    let count = len.div_ceil(8);
-    let mut body = [0; 7];
-    body[0] = label.word();
-    body[1..][..count].copy_from_slice(&words[..count]);
-    failpoint::hit(if costs { Point::BeforeCall } else { Point::BeforeReply });
-    peer.tx.push(Header::new(Kind::Active, len as u8, label.id), &body[..1 + count]);
-    failpoint::hit(if costs { Point::AfterCall } else { Point::AfterReply });
-    if costs {
-        peer.sent_cost += MESSAGE_COST + len as u64;
-    }
-    Ok(true)
-}
-
-/// Chooses the path of a message that could not go at once.
-pub(crate) fn route_active(core: &mut Core, peer: &mut Peer, op: &SendOp) -> Result<Receipt> {
-    let len = op.memory.len();
-    // There is less room in the descriptor, beside the label.
-    let too_long = len > ACTIVE_MAX as u64;
-    let as_if = if too_long { len.max(INLINE_MAX as u64 + 1) } else { len };
-    // A requester must not wait in vain for its answer.
-    let strict = core.strict;
-    core.strict &= !op.verb.is_answer();
-    let chosen = outbound::choose(core, peer, as_if, op.memory.part());
-    core.strict = strict;
-    let mut receipt = chosen?;
-    receipt.bytes = len;
-    Ok(receipt)
-}
 
 /// Writes a short message at once, if nothing stands before it.
 #[inline]
@@ -105,11 +30,11 @@ pub(crate) fn call_at_once(engine: &mut Engine, id: PeerId, label: Label, short:
     let goes = !engine.closed
         && clear
         && peer.permissions.may(Path::Inline)
-        && send_active(core, peer, label, len, &words) == Ok(true);
+        && calls::send_active(core, peer, label, len, &words) == Ok(true);
     if goes {
         peer.record.count_sent(Path::Inline, len as u64);
         peer.record.called.add(u64::from(!label.verb.is_answer()));
-        core::ring(core, peer);
+        answers::ring(core, peer);
     }
     goes
 }
@@ -141,7 +66,7 @@ pub(crate) fn act_on(engine: &mut Engine, key: OpKey, act: Act) {
         _ => {
             let done = engine.core.ops.take_done(key).unwrap_or(Err(Error::Closed));
             engine.core.ops.settled.push((key, act, done));
-            receive::settle(&mut engine.core);
+            settle::settle(&mut engine.core);
         }
     }
 }

@@ -14,10 +14,9 @@ use std::sync::Arc;
 use pinfold_sys::fork::ForkMark;
 
 use super::{
-    donate,
+    account, collect, frames, lists,
     parts::Parts,
     state::{Fate, Left},
-    vectored,
 };
 use crate::{
     Error, Path, PeerId, Receipt, Result,
@@ -26,19 +25,18 @@ use crate::{
         arena::after_close::{self, Holder},
         scatter::Scatter,
     },
-    protocol::{
-        rendezvous::select::{self, op_stage},
-        rma::cma::CmaAccess,
-    },
+    protocol::rma::cma::CmaAccess,
     transport::shm::{claim, lane},
     worker::{
-        core::{self, Core, Unexpected},
+        core::{Core, Unexpected},
+        deliver, ends,
         extent_exchange::{self, Exchanged},
-        inbound,
         op::{
             Arrived, Done, Get, Keeps, Lending, OpKey, OpKind, RecvStage, SendOp, SendStage, There,
         },
+        outbound,
         peer::Peer,
+        room,
     },
 };
 
@@ -71,7 +69,7 @@ pub(crate) fn is_out(send: &SendOp) -> bool {
 /// Closes the connection from this side in good order: memory that was given to the peer and is
 /// not back stays as it is.
 pub(crate) fn leave_donations(core: &mut Core, peer: &mut Peer) {
-    donate::collect_from(core, peer);
+    collect::collect_from(core, peer);
     let mut donations: Vec<DonatedBuf> = Vec::new();
     while let Some(fate) = peer.given.pop(u64::MAX) {
         core.donations_out -= 1;
@@ -152,8 +150,7 @@ pub(crate) fn take_over(core: &mut Core, peer: &mut Peer) {
     for (sid, rts, list) in waiting {
         left.push(match (list, rts.exported) {
             (Some(list), _) => {
-                let exported_parts =
-                    vectored::find_parts(core, peer, &list, rts.len).ok().flatten();
+                let exported_parts = lists::find_parts(core, peer, &list, rts.len).ok().flatten();
                 exported_parts.map(|exported_parts| Left::Parts {
                     exported_parts,
                     sid,
@@ -188,7 +185,7 @@ fn end_alone(core: &mut Core, peer: &mut Peer, key: OpKey, get: Get) {
         peer.claims.give_claim(shared.claim);
     }
     let Get { tag, len, want, source, .. } = get;
-    op_stage(core, key, RecvStage::Streaming { peer: peer.id });
+    room::op_stage(core, key, RecvStage::Streaming { peer: peer.id });
     copy_left(core, key, (peer.id, tag, len), want, &source);
 }
 
@@ -204,13 +201,13 @@ pub(crate) fn hand_out(
     let arrived = Arrived { peer: id, tag, len, receipt, bytes: None, loan: None };
     match left {
         Left::One(loan) if as_view => {
-            inbound::arrive(core, key, Arrived { loan: Some(Lending::One(loan)), ..arrived });
+            deliver::arrive(core, key, Arrived { loan: Some(Lending::One(loan)), ..arrived });
         }
         Left::Parts { exported_parts, sid, tie } if as_view => {
             let parts = Box::new(Parts { parts: exported_parts.lent(), sid, tie });
             let loan = Some(Lending::Parts(parts));
             // The message is counted once it is known how it came.
-            core::finish(core, key, Ok(Done::Arrived(Arrived { loan, ..arrived })));
+            ends::finish(core, key, Ok(Done::Arrived(Arrived { loan, ..arrived })));
         }
         Left::One(loan) => {
             // SAFETY: the loan is given back below.
@@ -241,7 +238,7 @@ pub(crate) fn let_go_of(core: &mut Core, left: Left) {
 }
 
 fn copy_stored(core: &mut Core, key: OpKey, (id, tag, len): (PeerId, u64, u64), source: &There) {
-    select::make_room(core, key, len);
+    room::make_room(core, key, len);
     let Some(op) = core.ops.recv_mut(key) else { return };
     let want = len.min(op.memory.len());
     copy_left(core, key, (id, tag, len), want, source);
@@ -266,10 +263,10 @@ fn copy_left(
             let mut receipt = Receipt::new(Path::Mapped, want);
             receipt.copied_user = want;
             receipt.note_copies(core.copies.take_largest());
-            let bytes = select::own_bytes(core, key, want);
-            inbound::arrive(core, key, Arrived { peer: id, tag, len, receipt, bytes, loan: None });
+            let bytes = room::own_bytes(core, key, want);
+            deliver::arrive(core, key, Arrived { peer: id, tag, len, receipt, bytes, loan: None });
         }
-        Err(error) => core::finish(core, key, Err(error)),
+        Err(error) => ends::finish(core, key, Err(error)),
     }
 }
 
@@ -290,4 +287,18 @@ fn copy_whole(core: &mut Core, memory: &Scatter, want: u64, source: &There) -> R
             copied.map_err(|error| Error::os("madvise", "memory that a peer left", error))?.max(1);
     }
     Ok(())
+}
+
+/// Sends the frames that wait, however many are out, because this side closes in good order.
+pub(crate) fn let_frames_go(core: &mut Core, peer: &mut Peer) {
+    let cost = |donation: &DonatedBuf| account::cost(donation.len() as u64);
+    let mut any = false;
+    while let Some((tag, donation)) = core.ops.given.next(peer.id, cost, true) {
+        frames::queue_frame(core, peer, tag, donation);
+        any = true;
+    }
+    if any {
+        // A frame that finds no room, or makes no sense to the peer, is lost with it.
+        let _ = outbound::pump(core, peer);
+    }
 }

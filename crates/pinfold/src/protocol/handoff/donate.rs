@@ -4,22 +4,22 @@
 //! account of its peer until the count of returns ends it. It becomes an operation like any other
 //! only if its receiver wants more than a view.
 
-use super::{account, latest, returns, state::Fate};
+use super::{account, admission, collect, frames, returns, state::Fate};
 use crate::{
-    Path, PeerId, Receipt, Result,
+    Path, PeerId, Result,
     endpoint::DonatedBuf,
     failpoint::{self, Point},
     memory::scatter::{Part, Scatter},
-    transport::shm::ring::Violation,
     wire::{
         descriptor::{Header, Kind},
         rendezvous::{Exported, Rts},
     },
     worker::{
-        Engine,
-        core::{self, Core},
-        fast_path,
-        op::{Keeps, Op, OpKey, OpKind, SendOp, SendStage},
+        answers,
+        core::Core,
+        engine::Engine,
+        fast_path, gauges,
+        op::{Keeps, Op, OpKey, OpKind, SendOp},
         peer::Peer,
         post,
     },
@@ -36,7 +36,7 @@ pub(crate) fn hand_off(
 ) -> Result<OpKey> {
     let (memory, exported) = (donation.part(), donation.exported());
     if let Some((peer, core)) = open_way(engine, id, exported, memory.len()) {
-        let send = OpKind::Send(charged(core, donation_send(id, tag, memory, exported)));
+        let send = OpKind::Send(charged(core, collect::donation_send(id, tag, memory, exported)));
         let keeps = Some(Keeps::DonatedBuf { donation: donation.clone() });
         let key = core.ops.insert(Op { keeps, ..Op::new(send) });
         announce_donation(core, peer, key.index, rts(tag, memory, exported, 0));
@@ -66,7 +66,7 @@ pub(crate) fn give_at_once(
     peer.given.add(Fate::Out { donation, tag, is_frame });
     core.donations_out += 1;
     if peer.given.is_long() {
-        collect_from(core, peer);
+        collect::collect_from(core, peer);
     }
     None
 }
@@ -77,7 +77,7 @@ fn post_donation(
     tag: u64,
     donation: &DonatedBuf,
 ) -> Result<OpKey> {
-    let send = latest::charge_early(engine, fresh(id, tag, donation));
+    let send = admission::charge_early(engine, frames::fresh(id, tag, donation));
     post::post(engine, send, Some(Keeps::DonatedBuf { donation: donation.clone() }))
 }
 
@@ -96,7 +96,7 @@ fn open_way(
     let (peer, core) = (engine.peers.get_mut(id)?, &mut engine.core);
     let cost = account::cost(len);
     if peer.waiting >= peer.waiting_max || !core.ops.given.admits(id, cost) {
-        collect_from(core, peer);
+        collect::collect_from(core, peer);
     }
     let goes = peer.is_clear()
         && core.ops.given.admits(id, cost)
@@ -122,78 +122,8 @@ fn announce_donation(core: &mut Core, peer: &mut Peer, sid: u32, rts: Rts) {
     failpoint::hit(Point::AfterAnnounce);
     peer.waiting += 1;
     peer.update_waiting_gauges();
-    latest::update_given_gauges(core, peer);
-    core::ring(core, peer);
-}
-
-/// Ends the donated buffers that the peer says it has given back.
-#[inline]
-pub(crate) fn collect_from(core: &mut Core, peer: &mut Peer) {
-    if peer.given.is_empty() {
-        return;
-    }
-    let count = peer.tx.returned();
-    while let Some(fate) = peer.given.pop(count) {
-        core.donations_out -= 1;
-        // A buffer that is a send ends as such, or has ended.
-        let Fate::Out { donation, tag, is_frame } = fate else { continue };
-        let frame = is_frame.then_some(tag);
-        core.ops.given.end(peer.id, account::cost(donation.len() as u64), frame);
-        peer.waiting = peer.waiting.saturating_sub(1);
-        peer.exported_extents.worked();
-        peer.record.count_sent(Path::Handoff, donation.len() as u64);
-    }
-    peer.update_waiting_gauges();
-    latest::update_given_gauges(core, peer);
-}
-
-/// The operation that counted donated buffer `sid` is from now on. `None` if the count has
-/// ended the buffer: the peer's word about it is older than the count.
-#[cold]
-pub(crate) fn donation_op(
-    core: &mut Core,
-    peer: &mut Peer,
-    sid: u32,
-) -> Result<Option<OpKey>, Violation> {
-    let Some(fate) = peer.given.at_mut(sid) else {
-        return match peer.given.has_ended(sid) {
-            true => Ok(None),
-            false => Err(Violation("it answered a donated buffer that it was not given")),
-        };
-    };
-    let (donation, tag, is_frame) = match fate {
-        Fate::Out { donation, tag, is_frame } => (donation.clone(), *tag, *is_frame),
-        Fate::Op(key) => {
-            let open = core.ops.send_mut(*key).is_some();
-            return open.then_some(Some(*key)).ok_or(Violation("it ended a donation twice"));
-        }
-    };
-    let send = donation_send(peer.id, tag, donation.part(), donation.exported());
-    let charge = account::cost(donation.len() as u64);
-    let send = OpKind::Send(SendOp { stream: Some(sid), charge, is_frame, ..send });
-    let key = core.ops.insert(Op::kept(Some(Keeps::DonatedBuf { donation }), send));
-    *fate = Fate::Op(key);
-    Ok(Some(key))
-}
-
-/// A send of memory that is to be given away.
-pub(crate) fn fresh(peer: PeerId, tag: u64, donation: &DonatedBuf) -> SendOp {
-    let memory = donation.part();
-    let receipt = Receipt::new(Path::Handoff, memory.len());
-    SendOp { given: true, ..SendOp::new(peer, tag, memory.into(), receipt) }
-}
-
-/// A send of memory that was given away and is announced.
-#[inline(always)]
-fn donation_send(peer: PeerId, tag: u64, memory: Part, exported: Exported) -> SendOp {
-    let receipt = Receipt::new(Path::Handoff, memory.len());
-    SendOp {
-        stage: SendStage::Waiting { cancelled: false },
-        routed: true,
-        offered: Some(exported.extent),
-        given: true,
-        ..SendOp::new(peer, tag, memory.into(), receipt)
-    }
+    gauges::update_given_gauges(core, peer);
+    answers::ring(core, peer);
 }
 
 #[inline(always)]

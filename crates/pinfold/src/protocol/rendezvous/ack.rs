@@ -7,7 +7,7 @@ use crate::{
     Error, Path, Refusal,
     protocol::{
         active::receive::not_fetched,
-        handoff::{donate, returns, vectored},
+        handoff::{collect, offers, returns},
         rma::cma::{Way, is_denial},
     },
     status::Tally,
@@ -18,7 +18,9 @@ use crate::{
         rendezvous::{By, Cts, Fin, Wrote},
     },
     worker::{
-        core::{self, Core},
+        answers,
+        core::Core,
+        ends,
         op::{Copied, Done, OpKey, SendStage},
         outbound,
         peer::Peer,
@@ -65,13 +67,13 @@ pub(crate) fn answered(
             {
                 let by = By::Kernel;
                 let wrote = Wrote { errno, chunks: 0, by, short: false };
-                core::answer(core, peer, Kind::Wrote, sid, &wrote.body());
-                core::finish(core, key, Err(error));
+                answers::answer(core, peer, Kind::Wrote, sid, &wrote.body());
+                ends::finish(core, key, Err(error));
                 return Ok(());
             }
             let Some(op) = core.ops.send_mut(key) else { return Ok(()) };
             if let Some(id) = op.offered.take() {
-                vectored::offer_failed(peer, id, &op.memory);
+                offers::offer_failed(peer, id, &op.memory);
                 op.receipt.refuse(Path::Mapped, Refusal::NotMapped);
             }
             let end = want.min(len);
@@ -170,7 +172,7 @@ pub(crate) fn fetched(
                 By::Mapping | By::View => peer.exported_extents.worked(),
                 By::Kernel => {}
                 By::NoMapping => {
-                    vectored::offer_failed(peer, id, &op.memory);
+                    offers::offer_failed(peer, id, &op.memory);
                     why_not = Refusal::NotMapped;
                 }
             }
@@ -191,14 +193,14 @@ pub(crate) fn fetched(
         core.status.copied_kernel.add(copied.kernel);
         Ok(Done::Sent(op.receipt))
     };
-    core::finish(core, key, result);
+    ends::finish(core, key, result);
     Ok(())
 }
 
 /// Our open send with a peer's stream number; `None` if it has ended meanwhile.
 fn our_send(core: &mut Core, peer: &mut Peer, sid: u32) -> Result<Option<OpKey>, Violation> {
     if returns::is_counted(sid) {
-        return donate::donation_op(core, peer, sid);
+        return collect::donation_op(core, peer, sid);
     }
     let key = core.ops.at(sid).ok_or(Violation("it answered a message that is not open"))?;
     match core.ops.send_mut(key) {

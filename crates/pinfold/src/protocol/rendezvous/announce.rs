@@ -4,23 +4,23 @@
 use pinfold_sys::cpu::clock;
 
 use crate::{
-    Path,
+    Path, Result,
     failpoint::{self, Point},
-    memory::scatter::Part,
-    protocol::handoff::vectored,
+    memory::scatter::{Part, Scatter},
+    protocol::handoff::offers,
     status::Tally,
     transport::shm::ring::Violation,
     wire::{
         active::Verb,
-        descriptor::{Header, Kind},
+        descriptor::{Header, Kind, Piece},
         rendezvous::Rts,
     },
     worker::{
         core::Core,
         extent_exchange, gauges,
         op::{OpKey, SendOp, SendStage},
-        outbound::Step,
         peer::Peer,
+        routing::{self, Step},
     },
 };
 
@@ -54,7 +54,7 @@ pub(crate) fn announce(
     };
     let given = op.receipt.path == Path::Handoff;
     let list = match given && op.memory.parts() > 1 {
-        true => match vectored::write_list(core, peer, &op.memory) {
+        true => match write_list(core, peer, &op.memory) {
             Ok(list) => list,
             Err(None) => return Ok(Step::Stuck),
             Err(Some(violation)) => return Err(violation),
@@ -79,4 +79,22 @@ pub(crate) fn announce(
     peer.two_way.announce(op.started);
     op.stage = SendStage::Waiting { cancelled: false };
     Ok(Step::Announced)
+}
+
+/// Writes the list of a message in several parts. Returns `Ok(None)` if the message cannot be
+/// given in parts after all, `Err(None)` if there is no room just now.
+pub(crate) fn write_list(
+    core: &mut Core,
+    peer: &mut Peer,
+    memory: &Scatter,
+) -> Result<Option<Piece>, Option<Violation>> {
+    let Some(bytes) = offers::shelve_parts(peer, memory) else { return Ok(None) };
+    let piece = routing::lend(core, peer, bytes.len() as u32).map_err(Some)?.ok_or(None)?;
+    // A lane whose budget is spent has no more. The piece that was lent goes back when the next
+    // one is.
+    if (piece.len as usize) < bytes.len() {
+        return Ok(None);
+    }
+    peer.tx.write(piece, &bytes).map_err(Some)?;
+    Ok(Some(piece))
 }

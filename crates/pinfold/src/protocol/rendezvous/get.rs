@@ -7,14 +7,19 @@ use std::sync::atomic::{Ordering, fence};
 
 use pinfold_sys::{cpu::clock, mem::presence::Touch};
 
-use super::select::{self, errno_of, op_stage};
 use crate::{
     Error, Path, Refusal,
     copy::Largest,
     failpoint::{self, Point},
     memory::{arena::ArenaRef, cma_memory::Remote},
     policy::route::MISSING,
-    protocol::rma::cma::{Way, is_denial},
+    protocol::{
+        rendezvous::{
+            fin,
+            transfer::{self, SHARED_FROM},
+        },
+        rma::cma::{Way, is_denial},
+    },
     transport::shm::{
         claim::{self, End},
         ring::Violation,
@@ -24,16 +29,16 @@ use crate::{
         rendezvous::{By, CHUNKS_MAX, Cts, Place, Put, Rts, Wrote},
     },
     worker::{
-        core::{self, Core},
-        extent_exchange, inbound,
+        answers,
+        core::Core,
+        deliver, ends, extent_exchange,
         inbound_stream::{Inbound, Sink},
-        op::{Arrived, Get, OpKey, RecvStage, SharedGet, There, gone},
+        op::{Arrived, Get, OpKey, OpKind, RecvOp, RecvStage, SharedGet, There, gone},
         peer::Peer,
+        room, streams,
     },
 };
 
-/// Messages at least this long are copied by both sides.
-pub(crate) const SHARED_FROM: u64 = 64 << 10;
 /// The same for messages that the receiver reads out of a mapping. As long as the bytes lie in the
 /// caches, it finishes before help is worth the question and the wait for the last chunk, whether
 /// the sender writes to a mapping or through the kernel.
@@ -87,7 +92,7 @@ pub(crate) fn begin_get(
         There::Remote(match peer.cma_access.find(rts.place, rts.len, Touch::Read) {
             Ok(remote) => remote,
             Err(error) => {
-                errno = errno_of(&error);
+                errno = transfer::errno_of(&error);
                 peer.note_withdrawn();
                 Remote::none()
             }
@@ -131,7 +136,7 @@ pub(crate) fn begin_get(
             let place = to;
             let push = Put { want, place, exported, claim: line, generation, chunk_shift: shift };
             failpoint::hit(Point::BeforePutAck);
-            core::answer(core, peer, Kind::Cts, sid, &Cts::Put(push).body());
+            answers::answer(core, peer, Kind::Cts, sid, &Cts::Put(push).body());
             failpoint::hit(Point::AfterPutAck);
             shared = Some(SharedGet {
                 claim: line,
@@ -253,7 +258,7 @@ pub(crate) fn get_step(core: &mut Core, peer: &mut Peer, key: OpKey) -> Result<b
                     break;
                 }
                 (Err(error), _) => {
-                    get.errno = errno_of(&error);
+                    get.errno = transfer::errno_of(&error);
                     peer.note_withdrawn();
                     break;
                 }
@@ -343,7 +348,7 @@ fn end_get(core: &mut Core, peer: &mut Peer, key: OpKey, get: Get) -> Result<(),
     }
     core.gets.retain(|other| *other != key);
     if let Some(how) = peer.leaving() {
-        core::finish(core, key, Err(gone(&peer.info.name, how)));
+        ends::finish(core, key, Err(gone(&peer.info.name, how)));
         return Ok(());
     }
     // The sender may have closed in mid-transfer: the bytes read may no longer be those it
@@ -351,7 +356,7 @@ fn end_get(core: &mut Core, peer: &mut Peer, key: OpKey, get: Get) -> Result<(),
     // that goes without saying.
     fence(Ordering::Acquire);
     if peer.rx.is_closed() && !(get.given && peer.rx.has_left()) {
-        op_stage(core, key, RecvStage::Streaming { peer: peer.id });
+        room::op_stage(core, key, RecvStage::Streaming { peer: peer.id });
         return Ok(());
     }
     let Get { sid, tag, len, want, .. } = get;
@@ -359,7 +364,7 @@ fn end_get(core: &mut Core, peer: &mut Peer, key: OpKey, get: Get) -> Result<(),
     // A peer that died in mid-transfer is reported as dead, when its end is noticed. Its
     // process id may be another process's by now, whose memory was read then.
     if matches!(get.source, There::Remote(_)) && get.reads && !peer.cma_access.is_alive() {
-        op_stage(core, key, RecvStage::Streaming { peer: peer.id });
+        room::op_stage(core, key, RecvStage::Streaming { peer: peer.id });
         return Ok(());
     }
     if is_denial(get.errno) {
@@ -374,7 +379,7 @@ fn end_get(core: &mut Core, peer: &mut Peer, key: OpKey, get: Get) -> Result<(),
             .recv_mut(key)
             .is_some_and(|op| op.own.is_none() && !op.memory.may_be_touched(want, true))
     {
-        select::fin(core, peer, sid, get.errno, 0, By::Kernel);
+        fin::fin(core, peer, sid, get.errno, 0, By::Kernel);
         cannot_be_touched(core, peer, key, get.errno);
         return Ok(());
     }
@@ -382,7 +387,7 @@ fn end_get(core: &mut Core, peer: &mut Peer, key: OpKey, get: Get) -> Result<(),
         let offered = get.offered || offered;
         let theirs = get.shared.and_then(|shared| shared.wrote).map_or(0, |wrote| wrote.errno);
         let errno = if get.errno == 0 { get.otherwise } else { get.errno };
-        select::begin_stream(core, peer, key, sid, (tag, len), want, offered, errno)?;
+        streams::begin_stream(core, peer, key, sid, (tag, len), want, offered, errno)?;
         if let Some(at) = peer.inbound_at(sid).filter(|_| errno == 0) {
             peer.inbound[at].errno = theirs;
         }
@@ -395,7 +400,7 @@ fn end_get(core: &mut Core, peer: &mut Peer, key: OpKey, get: Get) -> Result<(),
         There::Remote(_) => By::Kernel,
     };
     // The sender knows its own part.
-    select::fin(core, peer, sid, 0, ns.max(1), by);
+    fin::fin(core, peer, sid, 0, ns.max(1), by);
     // By reference: what is not there would else be copied, and looked at.
     let (theirs, wrote) = match &get.shared {
         Some(SharedGet { theirs, wrote, .. }) => {
@@ -425,8 +430,8 @@ fn end_get(core: &mut Core, peer: &mut Peer, key: OpKey, get: Get) -> Result<(),
     {
         op.memory.was_written(want);
     }
-    let bytes = select::own_bytes(core, key, want);
-    inbound::arrive(core, key, Arrived { peer: peer.id, tag, len, receipt, bytes, loan: None });
+    let bytes = room::own_bytes(core, key, want);
+    deliver::arrive(core, key, Arrived { peer: peer.id, tag, len, receipt, bytes, loan: None });
     Ok(())
 }
 
@@ -435,7 +440,7 @@ fn end_get(core: &mut Core, peer: &mut Peer, key: OpKey, get: Get) -> Result<(),
 fn cannot_be_touched(core: &mut Core, peer: &Peer, key: OpKey, errno: u32) {
     let source = std::io::Error::from_raw_os_error(errno as i32);
     let error = Error::Transfer { peer: peer.info.name.clone(), source };
-    core::finish(core, key, Err(error));
+    ends::finish(core, key, Err(error));
 }
 
 /// Ends a receive with an error: the sender of a message that was to come through the ring
@@ -447,7 +452,7 @@ fn cannot_be_sent(core: &mut Core, peer: &mut Peer, sid: u32, errno: u32) {
         peer.claims.give_request(request);
     }
     cannot_be_touched(core, peer, key, errno);
-    select::copied(core, peer, sid);
+    fin::copied(core, peer, sid);
 }
 
 /// Takes the sender's report on its chunks.
@@ -460,7 +465,7 @@ pub(crate) fn wrote(
     let key = core.gets.iter().copied().find(|key| {
         matches!(
             core.ops.get(*key).map(|op| &op.kind),
-            Some(crate::worker::op::OpKind::Recv(crate::worker::op::RecvOp { stage: RecvStage::Getting(get), .. }))
+            Some(OpKind::Recv(RecvOp { stage: RecvStage::Getting(get), .. }))
                 if get.peer == peer.id && get.sid == sid
         )
     });

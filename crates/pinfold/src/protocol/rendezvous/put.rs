@@ -11,12 +11,14 @@ use std::sync::Arc;
 use pinfold_sys::mem::presence::Touch;
 use rustix::io::Errno;
 
-use super::select::errno_of;
 use crate::{
     Path,
     failpoint::{self, Point},
     memory::scatter::Scatter,
-    protocol::rma::cma::{Way, is_denial},
+    protocol::{
+        rendezvous::transfer,
+        rma::cma::{Way, is_denial},
+    },
     transport::shm::{
         claim::{self, End},
         ring::Violation,
@@ -26,7 +28,8 @@ use crate::{
         rendezvous::{By, Exported, Put, Wrote},
     },
     worker::{
-        core::{self, Core},
+        answers,
+        core::Core,
         extent_exchange,
         op::{Copied, OpKey, Putting, SendStage, There},
         peer::Peer,
@@ -78,7 +81,7 @@ pub(crate) fn begin_put(
         op.stage = SendStage::PutDone(Copied::default());
         let by = if exported.is_some() { By::NoMapping } else { By::Kernel };
         let wrote = Wrote { errno: 0, chunks: 0, by, short: true };
-        core::answer(core, peer, Kind::Wrote, sid, &wrote.body());
+        answers::answer(core, peer, Kind::Wrote, sid, &wrote.body());
         return Ok(());
     };
     op.stage = SendStage::Putting(Box::new(Putting {
@@ -168,7 +171,7 @@ pub(crate) fn put_step(core: &mut Core, peer: &mut Peer, key: OpKey) -> bool {
     op.stage = SendStage::PutDone(copied);
     failpoint::hit(Point::BeforeWrote);
     // A receiver that claimed everything itself may have finished already and ignores this.
-    core::answer(core, peer, Kind::Wrote, sid, &wrote.body());
+    answers::answer(core, peer, Kind::Wrote, sid, &wrote.body());
     failpoint::hit(Point::AfterWrote);
     true
 }
@@ -210,7 +213,7 @@ impl Putting {
                 Err(error) => {
                     self.copied.kernel += done;
                     peer.note_withdrawn();
-                    return Err(Stop::Errno(errno_of(&error)));
+                    return Err(Stop::Errno(transfer::errno_of(&error)));
                 }
             }
         }

@@ -10,50 +10,26 @@ use pinfold_sys::{cpu::clock, mem::presence::Touch};
 
 use super::{
     get,
-    select::{self, errno_of, op_stage},
+    transfer::{self, Requested},
 };
 use crate::{
-    PeerId,
     copy::Largest,
     memory::cma_memory::Remote,
     protocol::rma::cma::Way,
     transport::shm::{claim, ring::Violation},
-    wire::rendezvous::{Request, Rts},
+    wire::rendezvous::Rts,
     worker::{
         core::Core,
         inbound_stream::{Inbound, Sink},
         op::{Get, OpKey, RecvStage, There},
         peer::Peer,
+        room, streams,
     },
 };
 
 /// Time without any piece from a peer after which the rest of a message is taken over, ns: a
 /// sleeping sender wakes up within it, and the kernel copies a megabyte in twice the time.
 const PATIENCE_NS: u64 = 50_000;
-
-/// A message for which its sender was asked, and that may be taken over.
-pub(crate) struct Requested {
-    pub peer: PeerId,
-    pub sid: u32,
-    pub rts: Rts,
-    pub want: u64,
-    pub request: Request,
-    /// When it was asked for, ticks.
-    pub started: u64,
-    /// The [pieces](Peer::pieces) that had come from the peer at the last look that found some,
-    /// and the time of that look, ticks.
-    pieces: u64,
-    looked: u64,
-    /// True if the rest was taken over, as soon as the pieces that were claimed have come.
-    is_over: bool,
-}
-
-impl Requested {
-    /// Returns whether its receiver has to look after it.
-    pub(crate) fn is_watched(&self) -> bool {
-        !self.is_over
-    }
-}
 
 /// Asks for message `sid` through the ring, if its sender wants that, and if it can be taken
 /// over later. Returns whether it has.
@@ -90,11 +66,11 @@ pub(crate) fn begin_request(
         looked: started,
         is_over: false,
     };
-    op_stage(core, key, RecvStage::Requested(Box::new(requested)));
+    room::op_stage(core, key, RecvStage::Requested(Box::new(requested)));
     core.gets.push_back(key);
     let new = Inbound::new(sid, rts.tag, rts.len, Sink::Op(key));
     let request = Some(request);
-    select::ask_for(core, peer, Inbound { end: want, request, ..new }, false);
+    streams::ask_for(core, peer, Inbound { end: want, request, ..new }, false);
     Ok(true)
 }
 
@@ -158,7 +134,7 @@ pub(crate) fn take_over_rest(
         peer.claims.give_request(request);
     }
     let remote = peer.cma_access.find(rts.place, rts.len, Touch::Read);
-    let errno = remote.as_ref().map_or_else(errno_of, |_| 0);
+    let errno = remote.as_ref().map_or_else(transfer::errno_of, |_| 0);
     if errno != 0 {
         peer.note_withdrawn();
     }

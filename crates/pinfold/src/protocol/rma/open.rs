@@ -23,10 +23,11 @@ use crate::{
         space::Exposure,
     },
     worker::{
-        Engine,
-        core::{self, Core},
+        answers::{self, ANSWERS_MAX},
+        core::Core,
+        ends,
+        engine::Engine,
         extent_exchange,
-        inbound::ANSWERS_MAX,
         op::{Done, Op, OpKey, OpKind},
         peer::Peer,
     },
@@ -49,7 +50,7 @@ pub(crate) fn ask(engine: &mut Engine, id: PeerId, key: &RegionKey) -> Result<Op
     let asked = Asked { peer: id, open, why_not_mapped };
     let op = core.ops.insert(Op::new(OpKind::Open(asked)));
     failpoint::hit(Point::BeforeOpen);
-    core::answer(core, peer, Kind::Open, op.index, &open.body());
+    answers::answer(core, peer, Kind::Open, op.index, &open.body());
     failpoint::hit(Point::AfterOpen);
     engine.kick_if_needed();
     Ok(op)
@@ -91,7 +92,7 @@ pub(crate) fn asked(
     }
     let opened = answer_for(core, peer, &open);
     failpoint::hit(Point::BeforeOpened);
-    core::answer(core, peer, Kind::Opened, number, &opened.body());
+    answers::answer(core, peer, Kind::Opened, number, &opened.body());
     failpoint::hit(Point::AfterOpened);
     Ok(())
 }
@@ -206,7 +207,7 @@ pub(crate) fn opened(
     {
         give_region_back(core, lent);
     }
-    core::finish(core, key, result.map(|opening| Done::Opened(Box::new(opening))));
+    ends::finish(core, key, result.map(|opening| Done::Opened(Box::new(opening))));
     Ok(())
 }
 
@@ -215,14 +216,14 @@ pub(crate) fn opened(
 fn ask_again(core: &mut Core, peer: &mut Peer, key: OpKey, open: Open) -> Result<(), Violation> {
     let why = Refusal::NotMapped;
     if let Err(error) = check_reach(core, peer, why, false) {
-        core::finish(core, key, Err(error));
+        ends::finish(core, key, Err(error));
         return Ok(());
     }
     let open = Open { by: By::Kernel, ..open };
     if let Some(op) = core.ops.get_mut(key) {
         op.kind = OpKind::Open(Asked { peer: peer.id, open, why_not_mapped: Some(why) });
     }
-    core::answer(core, peer, Kind::Open, key.index, &open.body());
+    answers::answer(core, peer, Kind::Open, key.index, &open.body());
     Ok(())
 }
 

@@ -15,7 +15,7 @@ use crate::{
         rendezvous::Exported,
         space::{Answered, Behind, Claim, Refused},
     },
-    worker::{Engine, core::Core, extent_exchange, peer::Peer, teardown},
+    worker::{core::Core, engine::Engine, extent_exchange, peer::Peer, teardown},
 };
 
 /// Alignment at which mappings of extents can begin: `Mapped` relies on it.

@@ -6,7 +6,6 @@ use pinfold_sys::cpu::clock;
 
 use super::{
     super::{
-        Engine,
         core::Core,
         handshakes::{Call, Greeting, Handshake, Step},
         op::Done,
@@ -15,9 +14,9 @@ use super::{
     },
     Connections, GREETING, GREETINGS_MAX, LISTEN_AGAIN_NS, PROCESS, SOCKET,
     accept_budget::TURN_NS,
-    reconnect,
-    requests::{self, Tried},
-    tcp_connect, token, watch,
+    accepts, reconnect, tcp_connect, token,
+    tries::{self, Tried},
+    watch,
 };
 use crate::{
     Error, Gone, PeerId, Result,
@@ -27,7 +26,7 @@ use crate::{
         local::{self, Address, Limits},
         tcp::{handshake, unauthenticated::Caller},
     },
-    worker::{core, credit, gauges, sleep, teardown},
+    worker::{credit, ends, engine::Engine, gauges, polled, teardown},
 };
 
 /// Makes a call to an endpoint on this host.
@@ -67,7 +66,7 @@ pub(super) fn greet_for(engine: &mut Engine, call: Call, begun: Result<(Handshak
             engine.kick = true;
             greet(engine, at);
         }
-        Err(error) => requests::not_connected(engine, call, error, Tried::AtOnce),
+        Err(error) => tries::not_connected(engine, call, error, Tried::AtOnce),
     }
 }
 
@@ -236,9 +235,9 @@ pub(super) fn conclude(engine: &mut Engine, at: usize, result: Result<Outcome>) 
         credit::ungrant(engine, granted);
     }
     match (call, joined) {
-        (Some(call), Ok(id)) => core::finish(&mut engine.core, call.op, Ok(Done::Connected(id))),
-        (Some(call), Err(error)) => requests::not_connected(engine, call, error, Tried::Greeting),
-        (None, Ok(id)) => requests::came(engine, id),
+        (Some(call), Ok(id)) => ends::finish(&mut engine.core, call.op, Ok(Done::Connected(id))),
+        (Some(call), Err(error)) => tries::not_connected(engine, call, error, Tried::Greeting),
+        (None, Ok(id)) => accepts::came(engine, id),
         (None, Err(_)) => {}
     }
     engine.core.wakes.any = true;
@@ -269,7 +268,7 @@ pub(crate) fn join(engine: &mut Engine, pending: PendingPeer, granted: Limits) -
     }
     tracing::debug!(peer = peer.info.name, paths = ?peer.info.paths, "a peer joined");
     failpoint::hit(Point::Joined);
-    sleep::heat(engine, id.index);
+    polled::heat(engine, id.index);
     Ok(id)
 }
 

@@ -12,9 +12,9 @@ use super::{
 use crate::{
     Gone,
     worker::{
-        Engine,
+        engine::Engine,
         extent_exchange::{self, Exchanged},
-        sleep, teardown, transport_progress,
+        polled, teardown, transport_progress, transport_sends,
     },
 };
 
@@ -68,7 +68,7 @@ fn see_to(engine: &mut Engine, events: &Events) -> bool {
                 engine.connections.alarm_ns = None;
             }
             (RING, _) => {
-                if !transport_progress::land(engine) {
+                if !transport_sends::land(engine) {
                     continue;
                 }
             }
@@ -80,8 +80,8 @@ fn see_to(engine: &mut Engine, events: &Events) -> bool {
                         continue;
                     }
                     match transport_progress::turn(&mut engine.core, peer, false) {
-                        Ok(_) => sleep::heat(engine, index),
-                        Err(ended) => teardown::connection_ended(engine, id, ended),
+                        Ok(_) => polled::heat(engine, index),
+                        Err(ended) => reconnect::connection_ended(engine, id, ended),
                     }
                     any = true;
                     continue;
@@ -91,7 +91,7 @@ fn see_to(engine: &mut Engine, events: &Events) -> bool {
                         let how = if peer.rx.is_closed() { Gone::Closed } else { Gone::Died };
                         teardown::remove_peer(engine, id, how);
                     }
-                    Ok(Exchanged::Some) => sleep::heat(engine, index),
+                    Ok(Exchanged::Some) => polled::heat(engine, index),
                     Ok(Exchanged::None) => continue,
                     Err(violation) => teardown::cut_off(engine, id, violation),
                 }
@@ -148,7 +148,7 @@ fn see_to_due(engine: &mut Engine) {
         }
     }
     names::look_after_names(engine, now);
-    transport_progress::look_after_turned(engine, now);
+    look_after_turned(engine, now);
     reconnect::see_to_reconnecting(engine, now);
     requests::see_to_resting(engine, now);
     for at in 0..engine.connections.greetings.len() {
@@ -156,6 +156,24 @@ fn see_to_due(engine: &mut Engine) {
             && now >= greeting.handshake.deadline_ns()
         {
             connect::greet(engine, at);
+        }
+    }
+}
+
+/// Looks whether peers on other hosts answer, if it is time to.
+pub(crate) fn look_after_turned(engine: &mut Engine, now_ns: u64) {
+    if transport_progress::poll_ns(engine, || now_ns).is_none_or(|at_ns| now_ns < at_ns) {
+        return;
+    }
+    engine.connections.poll_ns = None;
+    for id in engine.peers.ids() {
+        let Some(peer) = engine.peers.get_mut(id) else { continue };
+        match peer.transport.look(now_ns) {
+            Ok(at_ns) => {
+                engine.connections.poll_ns =
+                    engine.connections.poll_ns.into_iter().chain(at_ns).min();
+            }
+            Err(ended) => reconnect::connection_ended(engine, id, ended),
         }
     }
 }

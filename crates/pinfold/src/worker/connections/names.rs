@@ -4,12 +4,12 @@
 //! of that, of which a user has few, so the endpoint looks: while it makes progress every second,
 //! and it wakes up from its sleep for that.
 
-use super::{Connections, LISTENER, SAME_HOST, connect, requests, token, watch};
+use super::{Connections, LISTENER, SAME_HOST, accepts, connect, token, watch};
 use crate::{
     Error, Source,
     status::Tally,
     transport::local::Listener,
-    worker::{Engine, core},
+    worker::{ends, engine::Engine},
 };
 
 /// Between looks while the endpoint makes progress.
@@ -87,11 +87,11 @@ fn look_after_name(engine: &mut Engine, same_host: bool, now_ns: u64) {
 fn tell_of_lost(engine: &mut Engine, name: String) {
     if engine.peers.live() == 0 {
         for key in engine.core.matcher.drop_posted(|from| from == Source::Any) {
-            core::finish(&mut engine.core, key, Err(Error::NameLost { name: name.clone() }));
+            ends::finish(&mut engine.core, key, Err(Error::NameLost { name: name.clone() }));
         }
     }
     engine.connections.lost_name = Some(name);
-    requests::settle_accepts(engine);
+    accepts::settle_accepts(engine);
 }
 
 fn listener_of(engine: &mut Engine, same_host: bool) -> Option<&mut Listener> {

@@ -7,7 +7,6 @@ use rustix::io::Errno;
 
 use super::{
     super::{
-        Engine,
         credit::LEAST,
         handshakes::{Greeting, Handshake},
         peer::Peer,
@@ -29,7 +28,7 @@ use crate::{
         },
     },
     wire::tcp::greeting::Refusal,
-    worker::{sleep, teardown, transport_progress},
+    worker::{engine::Engine, polled, teardown, transport_progress},
 };
 
 impl Peer {
@@ -219,7 +218,7 @@ pub(super) fn returns(engine: &mut Engine, id: PeerId, back: Back) {
     peer.info.encryption = peer.transport.encryption();
     peer.info.reconnections += 1;
     tracing::debug!(peer = peer.info.name, times = peer.info.reconnections, "a peer is back");
-    sleep::heat(engine, id.index);
+    polled::heat(engine, id.index);
     engine.kick = true;
     engine.core.wakes.any = true;
     let watched = watched.map_err(Ended::from);
@@ -228,7 +227,7 @@ pub(super) fn returns(engine: &mut Engine, id: PeerId, back: Back) {
         peer.map_or(Ok(false), |peer| transport_progress::turn(&mut engine.core, peer, false))
     });
     if let Err(ended) = turned {
-        teardown::connection_ended(engine, id, ended);
+        connection_ended(engine, id, ended);
     }
 }
 
@@ -241,4 +240,20 @@ fn errno_of(error: &Error) -> i32 {
         _ => None,
     };
     errno.unwrap_or(Errno::CONNRESET.raw_os_error())
+}
+
+/// The connection with a peer on another host has ended, and with it the peer, unless it may
+/// come back.
+#[cold]
+pub(crate) fn connection_ended(engine: &mut Engine, id: PeerId, ended: Ended) {
+    if may_return(engine, id, ended) {
+        return;
+    }
+    let how = match ended {
+        Ended::Closed => Gone::Closed,
+        Ended::Gone => Gone::Died,
+        Ended::Broken(errno) => Gone::Lost(errno),
+        Ended::Violation(violation) => Gone::Misbehaved(violation.0),
+    };
+    teardown::remove_peer(engine, id, how);
 }

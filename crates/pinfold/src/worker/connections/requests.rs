@@ -11,24 +11,21 @@ use pinfold_sys::cpu::clock;
 
 use super::{Connections, accept_budget::TURN_NS, connect, tcp_connect};
 use crate::{
-    Error, Gone, PeerId, Result,
+    Error, Result,
     transport::{
         local,
         tcp::{self, dial::Patience},
     },
     worker::{
-        Engine, core, credit,
+        credit, ends,
+        engine::Engine,
         handshakes::{Again, Call},
-        op::{Done, Op, OpKey, OpKind},
-        teardown,
+        op::{Op, OpKey, OpKind},
     },
 };
 
 /// Calls of one endpoint under way at a time. Each has a descriptor while it does not rest.
-const CALLS_MAX: usize = 1024;
-/// Time between two calls to a name that is not there yet, ns; and for each call that rests.
-const REST_NS: u64 = 20_000_000;
-const REST_EACH_NS: u64 = 200_000;
+pub(super) const CALLS_MAX: usize = 1024;
 
 /// The endpoint that is called.
 pub(crate) enum Called {
@@ -51,30 +48,6 @@ impl Called {
             Called::Host(address.parse()?)
         })
     }
-}
-
-/// How far a call got that has failed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Tried {
-    /// No greeting began.
-    AtOnce,
-    Greeting,
-}
-
-/// Returns whether a call to a name may go better later.
-fn passes(error: &Error, tried: Tried) -> bool {
-    match error {
-        Error::NameGone { .. } => true,
-        // This user cannot see whether an endpoint is there; one that is there has refused it.
-        Error::NotAllowed { .. } => tried == Tried::AtOnce,
-        Error::PeerGone { how: Gone::Died | Gone::Closed, .. } => tried == Tried::Greeting,
-        _ => false,
-    }
-}
-
-/// How long a call rests beside so many others: all of them together leave time for the peers.
-fn rest_ns(resting: usize) -> u64 {
-    REST_NS.max(REST_EACH_NS * resting as u64)
 }
 
 impl Connections {
@@ -129,19 +102,6 @@ pub(crate) fn post_connect(
     Ok(op)
 }
 
-/// A call has come to nothing: it rests if it is made again, or else its operation ends.
-pub(super) fn not_connected(engine: &mut Engine, call: Call, error: Error, tried: Tried) {
-    let now = clock::now_ns();
-    let is_patient = call.again.as_ref().is_some_and(|again| now < again.until_ns);
-    if !is_patient || !passes(&error, tried) {
-        return core::finish(&mut engine.core, call.op, Err(error));
-    }
-    let due_ns = now.saturating_add(rest_ns(engine.connections.resting.len()));
-    engine.connections.resting.push((due_ns, call));
-    // A thread that sleeps has to do so for less long now.
-    engine.kick = true;
-}
-
 /// Makes the calls again that have rested; for a while, others follow at the next turn.
 pub(super) fn see_to_resting(engine: &mut Engine, now_ns: u64) {
     let (mut at, end) = (0, now_ns.saturating_add(TURN_NS));
@@ -176,124 +136,6 @@ pub(crate) fn hang_up(engine: &mut Engine, op: OpKey) -> bool {
         greeting.handshake.unwatch(&engine.connections.epoll);
         credit::ungrant(engine, greeting.granted);
     }
-    core::finish(&mut engine.core, op, Err(Error::Cancelled));
+    ends::finish(&mut engine.core, op, Err(Error::Cancelled));
     true
-}
-
-/// Begins to wait for the next peer that calls.
-pub(crate) fn post_accept(engine: &mut Engine) -> Result<OpKey> {
-    engine.check()?;
-    if !engine.connections.listens() {
-        return Err(Error::NotListening);
-    }
-    let op = engine.core.ops.insert(Op::new(OpKind::Accept));
-    engine.connections.accepts.push_back(op);
-    settle_accepts(engine);
-    Ok(op)
-}
-
-/// An operation waits no longer for peers that call.
-pub(crate) fn stop_accepting(engine: &mut Engine, op: OpKey) -> bool {
-    engine.connections.accepts.retain(|other| *other != op);
-    core::finish(&mut engine.core, op, Err(Error::Cancelled));
-    true
-}
-
-/// A peer that has called is connected.
-pub(super) fn came(engine: &mut Engine, id: PeerId) {
-    engine.connections.came += 1;
-    if let Some(peer) = engine.peers.get_mut(id) {
-        peer.came = engine.connections.came;
-    }
-    engine.newcomers.push_back(id);
-    settle_accepts(engine);
-}
-
-/// Hands newcomers to the operations that wait for them, and tells one if there will be none.
-pub(super) fn settle_accepts(engine: &mut Engine) {
-    while let Some(op) = engine.connections.accepts.front().copied() {
-        let next = match engine.newcomers.pop_front() {
-            Some(id) => Ok(Done::Accepted(id)),
-            None => match engine.connections.take_lost() {
-                Some(lost) => Err(lost),
-                None => return,
-            },
-        };
-        engine.connections.accepts.pop_front();
-        core::finish(&mut engine.core, op, next);
-        // A thread that sleeps for all may wait for this itself.
-        engine.kick = true;
-    }
-}
-
-/// Nobody takes a peer that an operation has brought. One that has called is the next newcomer,
-/// before those that came later; one that was called is disconnected.
-pub(crate) fn decline(engine: &mut Engine, id: PeerId, has_called: bool) {
-    if !has_called {
-        return teardown::remove_peer(engine, id, Gone::Disconnected);
-    }
-    if engine.present(id).is_err() {
-        return;
-    }
-    let number = |id: &PeerId| engine.peers.get(*id).map_or(0, |peer| peer.came);
-    let came = number(&id);
-    let at = engine.newcomers.partition_point(|other| number(other) < came);
-    engine.newcomers.insert(at, id);
-    settle_accepts(engine);
-}
-
-#[cfg(all(test, not(loom)))]
-mod tests {
-    use std::time::Instant;
-
-    use super::*;
-    use crate::Endpoint;
-
-    /// The newcomer of a request that another thread drops may be the sleeping thread's own.
-    #[test]
-    fn who_sleeps_hears_of_a_newcomer_that_another_declines() {
-        let name = format!("local:declined-{}", std::process::id());
-        let (listener, caller) = (Endpoint::listen(&name).unwrap(), Endpoint::new().unwrap());
-        let (one, mut two) = (listener.accept_request(), listener.accept_request());
-        let mut calls = caller.connect_request(&name);
-        let end = Instant::now() + Duration::from_secs(20);
-        while calls.try_wait().is_none() || listener.peers().is_empty() {
-            listener.progress().unwrap();
-            assert!(Instant::now() < end);
-        }
-        let sleeps = |asleep| {
-            let mut engine = listener.shared().enter().unwrap();
-            engine.connections.kick.clear().unwrap();
-            engine.followers.pretend(asleep);
-            (engine.asleep, engine.kick) = (asleep, false);
-        };
-        sleeps(true);
-        drop(one);
-        assert!(listener.shared().enter().unwrap().connections.kick.clear().unwrap());
-        sleeps(false);
-        assert!(two.try_wait().unwrap().is_ok());
-    }
-
-    #[test]
-    fn what_waiting_changes() {
-        let name = || "local:nobody".to_owned();
-        let gone = |how| Error::PeerGone { peer: name(), how };
-        let (at_once, greeting) = (Tried::AtOnce, Tried::Greeting);
-        for (error, expected) in [
-            (Error::NameGone { name: name() }, [true, true]),
-            (Error::NotAllowed { name: name(), why: String::new() }, [true, false]),
-            (gone(Gone::Died), [false, true]),
-            (gone(Gone::Closed), [false, true]),
-            (gone(Gone::Misbehaved("it lied")), [false, false]),
-            (Error::Closed, [false, false]),
-        ] {
-            assert_eq!([at_once, greeting].map(|tried| passes(&error, tried)), expected, "{error}");
-        }
-    }
-
-    #[test]
-    fn many_calls_rest_for_longer() {
-        assert_eq!([0, 1, 100].map(rest_ns), [REST_NS; 3]);
-        assert_eq!(rest_ns(CALLS_MAX), 204_800_000);
-    }
 }

@@ -5,10 +5,7 @@ use std::{mem, net::SocketAddr, os::fd::OwnedFd, time::Duration};
 use pinfold_sys::{cpu::clock, mem::memfd};
 
 use super::{
-    super::{
-        Engine,
-        handshakes::{self, Call, Greeting, Handshake},
-    },
+    super::handshakes::{self, Call, Greeting, Handshake},
     Connections, GREETING, LISTEN_AGAIN_NS,
     accept_budget::TURN_NS,
     connect, reconnect, token,
@@ -31,7 +28,7 @@ use crate::{
         layout::SEGMENT_BYTES,
         tcp::{greeting::Refusal, offer::Offer},
     },
-    worker::{credit, teardown},
+    worker::{credit, engine::Engine, teardown},
 };
 
 impl Connections {

@@ -14,7 +14,7 @@ use super::{HOT, Peer};
 use crate::{
     Endpoint, TagMatch,
     memory::scatter::Part,
-    worker::{Engine, fast_path},
+    worker::{engine::Engine, fast_path},
 };
 
 /// The other test ends its process where it fails.

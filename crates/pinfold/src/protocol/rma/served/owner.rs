@@ -5,30 +5,25 @@
 //! region stands: once a region is removed, nothing is written there any more. Bytes that are read
 //! and still in flight keep the memory alive ([`Act::Served`]).
 
-use std::{slice, sync::Arc};
+use std::sync::Arc;
 
-use pinfold_sys::process::Segment;
-
-use super::{
-    super::way::Served,
-    landing::{Landed, Landing},
-};
+use super::{super::way::Served, landing::Landing, writes};
 use crate::{
-    Path, Receipt, SharedBuf,
+    Path, Receipt,
     endpoint::rma::atomics,
     memory::scatter::Scatter,
     protocol::active::act::Act,
-    status::Tally,
     transport::shm::ring::Violation,
     wire::{
-        descriptor::{Header, Piece},
+        descriptor::Header,
         served_rma::{BYTES_MAX, Use, Used, What},
         space::Refused,
     },
     worker::{
-        core::{self, Core},
-        inbound::{ANSWERS_MAX, bytes_of},
-        inbound_stream::{Came, Inbound, Sink},
+        answers::ANSWERS_MAX,
+        core::Core,
+        deliver,
+        inbound_stream::{Inbound, Sink},
         op::{Keeps, Op, OpKind, SendOp},
         outbound,
         peer::Peer,
@@ -56,7 +51,7 @@ pub(crate) fn serve_for(
     let used = match what {
         What::Brief { len, words } => {
             regions.usable(&claim, offset, len as u64, true).map(|memory| {
-                memory.write(offset as usize, &bytes_of(&words)[..len]);
+                memory.write(offset as usize, &deliver::bytes_of(&words)[..len]);
                 Used::Written
             })
         }
@@ -93,14 +88,8 @@ pub(crate) fn serve_for(
             return await_bytes(peer, number, len, Landing { region: claim.id, offset, verdict });
         }
     };
-    say_used(core, peer, number, used.unwrap_or_else(Used::Refused));
+    writes::say_used(core, peer, number, used.unwrap_or_else(Used::Refused));
     Ok(())
-}
-
-fn say_used(core: &mut Core, peer: &mut Peer, number: u32, used: Used) {
-    let header = used.header(number);
-    let words = Used::words(header).unwrap_or(0);
-    core::answer_by(core, peer, header, &used.body()[..words]);
 }
 
 /// Sends the bytes that a peer reads, in its turn.
@@ -120,22 +109,6 @@ fn serve(core: &mut Core, peer: &mut Peer, served: Served, len: usize) -> Result
     outbound::pump(core, peer)
 }
 
-/// Copies the bytes from `at` on of a peer's read to a piece of the lane.
-pub(crate) fn fill_served(
-    peer: &mut Peer,
-    served: &Served,
-    piece: Piece,
-    at: u64,
-) -> Result<bool, Violation> {
-    let Served::Answer { offset, memory, .. } = served else { return Ok(false) };
-    let to = peer.tx.place(piece)?;
-    // SAFETY: a range that was lent, of a lane whose both ends are in this process: no other
-    // thread reaches it.
-    let to = unsafe { slice::from_raw_parts_mut(to, piece.len as usize) };
-    memory.read(offset + at as usize, to);
-    Ok(true)
-}
-
 /// Prepares for the bytes that a peer writes.
 fn await_bytes(peer: &mut Peer, number: u32, len: u64, landing: Landing) -> Result<(), Violation> {
     if len == 0 || len > i64::MAX as u64 {
@@ -148,61 +121,4 @@ fn await_bytes(peer: &mut Peer, number: u32, len: u64, landing: Landing) -> Resu
     }
     peer.inbound.push(Inbound::new(number, 0, len, Sink::Write(Box::new(landing))));
     Ok(())
-}
-
-/// The memory that a write goes to, if the region still stands.
-fn landing_buf<'a>(core: &'a Core, landing: &mut Landing) -> Option<&'a Arc<SharedBuf>> {
-    landing.verdict.ok()?;
-    let memory = core.registry.region(landing.region);
-    if memory.is_none() {
-        landing.verdict = Err(Refused::Unknown);
-    }
-    memory
-}
-
-/// The part of a region from byte `got` of a write on.
-pub(crate) fn landing_part(
-    core: &Core,
-    landing: &mut Landing,
-    got: u64,
-    left: u64,
-) -> Option<Landed> {
-    let memory = landing_buf(core, landing)?;
-    let at = (landing.offset + got) as usize;
-    let len = usize::try_from(left).ok()?.min(memory.len() - at);
-    let part = Segment { ptr: memory.as_ptr().wrapping_add(at), len };
-    Some(Landed { part, memory: Arc::clone(memory), at })
-}
-
-/// Copies a piece of a write to its place. Returns how many of its bytes were written.
-pub(crate) fn land_piece(
-    core: &Core,
-    peer: &Peer,
-    landing: &mut Landing,
-    piece: Piece,
-    got: u64,
-) -> Result<u64, Violation> {
-    let from = peer.rx.place(piece)?;
-    let Some(memory) = landing_buf(core, landing) else { return Ok(0) };
-    // SAFETY: a piece that has come, of a lane whose both ends are in this process: it is not
-    // written before it is given back.
-    let from = unsafe { slice::from_raw_parts(from, piece.len as usize) };
-    memory.write((landing.offset + got) as usize, from);
-    Ok(piece.len.into())
-}
-
-/// Ends a write, all of whose bytes have come.
-pub(crate) fn landed(
-    core: &mut Core,
-    peer: &mut Peer,
-    number: u32,
-    mut landing: Landing,
-    came: Came,
-) {
-    core.status.copied_user.add(came.copied - came.cma);
-    core.status.copied_kernel.add(came.cma);
-    // The region may have been revoked since the last of them.
-    landing_buf(core, &mut landing);
-    let used = landing.verdict.map_or_else(Used::Refused, |()| Used::Written);
-    say_used(core, peer, number, used);
 }
