@@ -94,7 +94,7 @@ impl Contiguous {
         match &made {
             Ok(Contiguous { receipt, theirs, .. }) => {
                 vectored::count_contiguous(
-                    &mut engine,
+                    &engine.core.status,
                     peer,
                     receipt.path,
                     len,

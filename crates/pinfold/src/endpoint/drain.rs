@@ -50,7 +50,7 @@ impl Shared {
             if let Err(error) = engine.check() {
                 return Some(Err(error));
             }
-            let now = outstanding::outstanding(engine);
+            let now = outstanding::outstanding(&mut engine.peers, &mut engine.core);
             for before in last.drain(..) {
                 if let Some(gone) = outstanding::how_gone(engine, before.peer) {
                     lost.push(Outstanding { gone: Some(gone), ..before });

@@ -124,16 +124,16 @@ fn await_admission(shared: &Arc<Shared>, key: OpKey, patience: Option<Duration>)
     let end = patience.map(|patience| Instant::now() + patience.min(Duration::from_secs(1 << 31)));
     let held = |admission: &Admission| matches!(admission, Admission::Held);
     let mut engine = shared.enter()?;
-    let mut admission = admission::admission(&engine, key);
+    let mut admission = admission::admission(&engine.core.ops, key);
     if held(&admission) {
         // Notice of returned memory may have arrived.
         progress::progress(&mut engine);
-        admission = admission::admission(&engine, key);
+        admission = admission::admission(&engine.core.ops, key);
     }
     drop(engine);
     if held(&admission) && patience != Some(Duration::ZERO) {
         let waited = shared.wait_for(end, Awaited::Anything, |engine| {
-            let admission = admission::admission(engine, key);
+            let admission = admission::admission(&engine.core.ops, key);
             (!held(&admission)).then_some(admission)
         })?;
         admission = waited.unwrap_or(Admission::Held);
@@ -147,9 +147,9 @@ fn await_admission(shared: &Arc<Shared>, key: OpKey, patience: Option<Duration>)
             let mut engine = shared.enter()?;
             // Between the look and this it may have been admitted.
             if cancel::cancel(&mut engine, key)
-                || matches!(admission::admission(&engine, key), Admission::Ended)
+                || matches!(admission::admission(&engine.core.ops, key), Admission::Ended)
             {
-                let error = admission::held(&engine);
+                let error = admission::held(&engine.core.ops);
                 return match engine.take_done(key) {
                     Some(Err(Error::Cancelled)) | None => Err(error),
                     Some(done) => post::sent(done).map(drop),

@@ -227,7 +227,10 @@ impl Endpoint {
     /// Memory that other threads of this process may reach at the same time (its own regions,
     /// buffers of shared arenas) is copied word by word, and not counted.
     pub fn copies(&self) -> Counts {
-        self.shared().enter().map(|engine| gauges::copies(&engine.core)).unwrap_or_default()
+        self.shared()
+            .enter()
+            .map(|engine| gauges::copies(&engine.core.copies, &engine.core.unlocked))
+            .unwrap_or_default()
     }
 
     /// Closes the endpoint; all operations that wait on it end with [`Error::Closed`]. In a forked

@@ -102,7 +102,7 @@ impl<B: OwnedBufMut> MultiRecv<B> {
         let waited = self
             .inner
             .shared()
-            .wait_taken(deadline, key, |engine| multi_recv::take_news(engine, key));
+            .wait_taken(deadline, key, |engine| multi_recv::take_news(&mut engine.core.ops, key));
         let news = waited.unwrap_or_else(|forked| Some(News::End(Err(forked))))?;
         self.accept(news)
     }
@@ -199,9 +199,9 @@ impl<B: OwnedBufMut> MultiRecv<B> {
 fn try_news<B: OwnedBufMut>(request: &mut Request<B>) -> Option<News> {
     let key = request.key()?;
     let news = request.shared().try_taken(|engine| {
-        multi_recv::take_news(engine, key).or_else(|| {
+        multi_recv::take_news(&mut engine.core.ops, key).or_else(|| {
             progress::progress(engine);
-            multi_recv::take_news(engine, key)
+            multi_recv::take_news(&mut engine.core.ops, key)
         })
     });
     news.unwrap_or_else(|forked| Some(News::End(Err(forked))))

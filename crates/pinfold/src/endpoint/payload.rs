@@ -96,6 +96,6 @@ pub(crate) fn say(
     let mut engine = shared.enter()?;
     let bytes = MESSAGE_COST + memory.len();
     let key = send::post_active(&mut engine, to, label, memory)?;
-    send::act_on(&mut engine, key, Act::Gone { origin, bytes, buffer });
+    send::act_on(&mut engine.core, key, Act::Gone { origin, bytes, buffer });
     Ok(())
 }

@@ -45,7 +45,7 @@ pub(crate) fn send(
     }
     let mut engine = shared.enter()?;
     let why = send_timeout::take_back_late(&mut engine, key);
-    let peer = send_timeout::name_of(&mut engine, peer);
+    let peer = send_timeout::name_of(&mut engine.peers, peer);
     drop(engine);
     let ended = |done: Result<Done>| match (done, why) {
         (Err(Error::Cancelled), Some(why)) => {

@@ -16,13 +16,15 @@
 use super::{
     cancel,
     connections::accepts,
-    core::Unexpected,
+    core::{Core, Unexpected},
     ends,
     engine::Engine,
     gauges,
     inbound_stream::Sink,
     op::{Announced, Arrived, Done, Keeps, Lending, Next, Op, OpKey, OpKind, RecvOp, RecvStage},
-    posted, unexpected,
+    posted,
+    table::PeerTable,
+    unexpected,
 };
 use crate::{
     Error, Path, PeerId,
@@ -73,9 +75,9 @@ pub(crate) fn relinquish(engine: &mut Engine, key: OpKey) {
         None => {
             if let RecvStage::Following(of) = recv.stage {
                 ends::finish(&mut engine.core, key, Err(Error::Cancelled));
-                store_passing(engine, of, arrival);
+                store_passing(&mut engine.peers, &mut engine.core, of, arrival);
             } else {
-                store_passing(engine, key, arrival);
+                store_passing(&mut engine.peers, &mut engine.core, key, arrival);
             }
         }
     }
@@ -110,10 +112,14 @@ pub(super) fn store_arrived(engine: &mut Engine, recv: RecvOp, arrived: Arrived)
     let (peer, tag) = (arrived.peer, arrived.tag);
     let unexpected = match arrived.loan {
         None => ends::again(&mut engine.core, &recv, arrived),
-        Some(lending) => store_lent(engine, peer, arrived.len, recv.lent, lending),
+        Some(lending) => {
+            store_lent(&mut engine.peers, &mut engine.core, peer, arrived.len, recv.lent, lending)
+        }
     };
     let whole = (peer, tag, unexpected.message_len().unwrap_or(0));
-    if let Some(key) = posted::match_again(&mut engine.core, whole, recv.arrival) {
+    if let Some(key) =
+        posted::match_again(&mut engine.core.matcher, &mut engine.core.ops, whole, recv.arrival)
+    {
         return unexpected::give(engine, peer, tag, unexpected, key);
     }
     let sid = match &unexpected {
@@ -130,24 +136,25 @@ pub(super) fn store_arrived(engine: &mut Engine, recv: RecvOp, arrived: Arrived)
 /// The stored form of a message that a receive was lent: it waits at its sender, which has
 /// heard nothing yet, as it was announced, or, if its sender is gone, where that has left it.
 fn store_lent(
-    engine: &mut Engine,
+    peers: &mut PeerTable,
+    core: &mut Core,
     id: PeerId,
     len: u64,
     announced: Option<Box<Announced>>,
     lending: Lending,
 ) -> Unexpected {
-    let sender = engine.peers.get_mut(id).filter(|peer| !peer.is_leaving());
+    let sender = peers.get_mut(id).filter(|peer| !peer.is_leaving());
     if let Lending::One(loan) = lending {
-        engine.core.status.record_of(id).uncount_received(Path::Handoff, len);
+        core.status.record_of(id).uncount_received(Path::Handoff, len);
         // SAFETY: the loan has not been given back.
         let is_cut = unsafe { loan.held() }.tie.is_cut();
         if sender.is_none() && !is_cut {
             return Unexpected::Left { len, memory: Left::One(loan) };
         }
-        engine.core.imported.give_back(&loan);
+        core.imported.give_back(&loan);
     } else {
         drop(lending);
-        engine.core.imported.settle();
+        core.imported.settle();
     }
     match (announced, sender) {
         (Some(announced), Some(sender)) => {
@@ -160,37 +167,38 @@ fn store_lent(
 }
 
 /// Stores message number `arrival`, which receive `of` still takes in.
-fn store_passing(engine: &mut Engine, of: OpKey, arrival: u64) {
-    let Some((peer, tag, len)) = taken_in(engine, of) else { return };
-    let Some(recv) = engine.core.ops.recv_mut(of) else { return };
+fn store_passing(peers: &mut PeerTable, core: &mut Core, of: OpKey, arrival: u64) {
+    let Some((peer, tag, len)) = taken_in(peers, core, of) else { return };
+    let Some(recv) = core.ops.recv_mut(of) else { return };
     if !recv.as_message && recv.memory.len() < len {
         return;
     }
-    let next = match posted::match_again(&mut engine.core, (peer, tag, len), arrival) {
-        Some(key) => {
-            unexpected::follow(&mut engine.core, key, of);
-            return;
-        }
-        None => {
-            let passing = Unexpected::Passing { of, len };
-            Next::Stored(engine.core.matcher.keep_again((peer, tag), arrival, passing))
-        }
-    };
-    if let Some(recv) = engine.core.ops.recv_mut(of) {
+    let next =
+        match posted::match_again(&mut core.matcher, &mut core.ops, (peer, tag, len), arrival) {
+            Some(key) => {
+                unexpected::follow(core, key, of);
+                return;
+            }
+            None => {
+                let passing = Unexpected::Passing { of, len };
+                Next::Stored(core.matcher.keep_again((peer, tag), arrival, passing))
+            }
+        };
+    if let Some(recv) = core.ops.recv_mut(of) {
         recv.next = next;
     }
-    engine.core.wakes.any = true;
+    core.wakes.any = true;
 }
 
 /// The sender, tag and length of the message that a receive takes in.
-fn taken_in(engine: &mut Engine, key: OpKey) -> Option<(PeerId, u64, u64)> {
-    let (id, pulled) = match &engine.core.ops.recv_mut(key)?.stage {
+fn taken_in(peers: &mut PeerTable, core: &mut Core, key: OpKey) -> Option<(PeerId, u64, u64)> {
+    let (id, pulled) = match &core.ops.recv_mut(key)?.stage {
         RecvStage::Getting(get) => (get.peer, Some((get.tag, get.len))),
         RecvStage::Streaming { peer } => (*peer, None),
         RecvStage::Requested(requested) => (requested.peer, None),
         _ => return None,
     };
-    let peer = engine.peers.get(id).filter(|peer| !peer.is_leaving())?;
+    let peer = peers.get(id).filter(|peer| !peer.is_leaving())?;
     let (tag, len) = pulled.or_else(|| {
         let goes_there = |sink: &Sink| matches!(sink, Sink::Op(other) if *other == key);
         let stream = peer.inbound.iter().find(|stream| goes_there(&stream.sink))?;
@@ -305,7 +313,13 @@ pub(crate) fn let_go(engine: &mut Engine, key: OpKey, keeps: Keeps) {
                     Lending::Parts(parts) => {
                         let Parts { parts, sid, .. } = *parts;
                         drop(parts);
-                        vectored::count_contiguous(engine, peer, Path::Handoff, len, 0);
+                        vectored::count_contiguous(
+                            &engine.core.status,
+                            peer,
+                            Path::Handoff,
+                            len,
+                            0,
+                        );
                         vectored::give_parts_back(engine, peer, sid, By::View, 0);
                     }
                 }

@@ -29,7 +29,7 @@ fn take_back(engine: &mut Engine, key: OpKey) -> bool {
     match &mut op.kind {
         OpKind::Open(_) => false,
         OpKind::Connect => requests::hang_up(engine, key),
-        OpKind::Accept => accepts::stop_accepting(engine, key),
+        OpKind::Accept => accepts::stop_accepting(&mut engine.core, &mut engine.connections, key),
         OpKind::Multi(multi) => match multi.posted.take() {
             Some(posted) => {
                 engine.core.matcher.cancel(posted);
@@ -51,7 +51,7 @@ fn take_back(engine: &mut Engine, key: OpKey) -> bool {
                 let id = send.peer;
                 if let Some(peer) = engine.peers.get_mut(id) {
                     peer.unqueue_send(key);
-                    gauges::update_peer_gauges(&engine.core, peer);
+                    gauges::update_peer_gauges(&engine.core.ops, peer);
                 }
                 ends::finish(&mut engine.core, key, Err(Error::Cancelled));
                 true

@@ -14,7 +14,6 @@
 
 use super::{
     core::{Core, Unexpected},
-    engine::Engine,
     inbound_stream::{Inbound, Sink},
     peer::{MESSAGE_COST, Peer},
     streams,
@@ -113,14 +112,14 @@ fn cost(granted: Limits) -> usize {
 
 /// Sets credit aside for a peer that may be about to join, whose memory is `apart` from this
 /// side's or not.
-pub(crate) fn grant(engine: &mut Engine, apart: bool) -> Limits {
-    let granted = first(engine.core.grants.left(), apart);
-    if engine.core.grants.take(cost(granted)) { granted } else { LEAST }
+pub(crate) fn grant(grants: &mut Budget, apart: bool) -> Limits {
+    let granted = first(grants.left(), apart);
+    if grants.take(cost(granted)) { granted } else { LEAST }
 }
 
 /// Takes back the credit that was set aside.
-pub(crate) fn ungrant(engine: &mut Engine, granted: Limits) {
-    engine.core.grants.give(cost(granted));
+pub(crate) fn ungrant(grants: &mut Budget, granted: Limits) {
+    grants.give(cost(granted));
 }
 
 /// Counts an unmatched eager message against the peer's grant.
@@ -135,26 +134,26 @@ pub(crate) fn owe(peer: &mut Peer, cost: u64) -> Result<(), Violation> {
 
 /// A peer has announced a message whose receive was there: it may have lacked nothing but
 /// credit. The answer carries its credit (`Cts::Stream`).
-pub(crate) fn widen(core: &mut Core, peer: &mut Peer, rts: &Rts) {
+pub(crate) fn widen(grants: &mut Budget, peer: &mut Peer, rts: &Rts) {
     let more = match (peer.shares_memory(), rts.unasked) {
-        (false, _) => more(&core.grants, peer.granted, rts.len),
+        (false, _) => more(grants, peer.granted, rts.len),
         // The cost of the message does not matter, for it is not stored, as long as the old
         // credit is short.
         (true, true) if is_short(peer.granted, peer.owed, MESSAGE_COST + rts.len) => {
-            unasked(&core.grants, peer.granted, peer.owed, MESSAGE_COST + rts.len)
+            unasked(grants, peer.granted, peer.owed, MESSAGE_COST + rts.len)
         }
         (true, _) => 0,
     };
-    grant_more(core, peer, more);
+    grant_more(grants, peer, more);
 }
 
 /// Grants a peer `more` bytes of credit, if the budget has them. Returns whether it did.
-fn grant_more(core: &mut Core, peer: &mut Peer, more: u64) -> bool {
+fn grant_more(grants: &mut Budget, peer: &mut Peer, more: u64) -> bool {
     let granted = Limits { unexpected_bytes: peer.granted, rendezvous_max: peer.announced_max };
     let wide = peer.granted.saturating_add(more);
     // Where the peer had no credit, the announcements it may make are paid for as well.
     let takes = cost(Limits { unexpected_bytes: wide, ..granted }) - cost(granted);
-    if more == 0 || !core.grants.take(takes) {
+    if more == 0 || !grants.take(takes) {
         return false;
     }
     peer.granted = wide;
@@ -180,7 +179,7 @@ pub(crate) fn store_unasked(
         return Err(Violation("it announced a stream twice"));
     }
     let Some(kept) = Kept::new(len, core.moves) else { return Ok(false) };
-    if !grant_more(core, peer, more) {
+    if !grant_more(&mut core.grants, peer, more) {
         return Ok(false);
     }
     owe(peer, cost)?;

@@ -1,11 +1,12 @@
 //! Memory that is handed to peers and by peers, over the sockets of the pairs.
 
-use super::{core::Core, engine::Engine, peer::Peer};
+use super::{engine::Engine, op::Wakes, peer::Peer};
 use crate::{
     Path,
     failpoint::{self, Point},
     memory::{
         arena::{self, ArenaRef},
+        imported_extents::ImportedExtents,
         scatter::Part,
     },
     transport::{
@@ -31,7 +32,10 @@ pub(crate) enum Exchanged {
 }
 
 /// Takes the channel messages that a peer has sent over its socket.
-pub(crate) fn take_extents(core: &mut Core, peer: &mut Peer) -> Result<Exchanged, Violation> {
+pub(crate) fn take_extents(
+    imported: &mut ImportedExtents,
+    peer: &mut Peer,
+) -> Result<Exchanged, Violation> {
     let may_map = [Path::Mapped, Path::Handoff].iter().any(|p| peer.permissions.may(*p));
     let mut exchanged = Exchanged::None;
     let Some(socket) = peer.transport.channel() else { return Ok(Exchanged::None) };
@@ -44,17 +48,17 @@ pub(crate) fn take_extents(core: &mut Core, peer: &mut Peer) -> Result<Exchanged
             }
             Ok(Some(ChannelMessage::Extent(extent))) => {
                 // Where it cannot be mapped, messages out of it come by other paths.
-                core.imported.add(peer.id, extent, peer.rx.tie());
+                imported.add(peer.id, extent, peer.rx.tie());
                 failpoint::hit(Point::ExtentTaken);
             }
-            Ok(Some(ChannelMessage::Gone { id })) => core.imported.remove(peer.id, id),
+            Ok(Some(ChannelMessage::Gone { id })) => imported.remove(peer.id, id),
             Ok(Some(ChannelMessage::Closed)) => return Ok(Exchanged::Closed),
             Ok(Some(ChannelMessage::Senseless)) => {
                 return Err(Violation("it sent something senseless over its socket"));
             }
             Ok(Some(ChannelMessage::Lost)) => {
                 tracing::debug!(peer = peer.info.name, "no descriptor is left for an arena");
-                core.imported.close_descriptors();
+                imported.close_descriptors();
             }
             Err(error) => {
                 tracing::debug!(%error, peer = peer.info.name, "the socket cannot be read");
@@ -68,19 +72,28 @@ pub(crate) fn take_extents(core: &mut Core, peer: &mut Peer) -> Result<Exchanged
 
 /// As [`take_extents`], for a thread that may not be the one that sleeps on the socket:
 /// the bells among the channel messages were for that thread, which then looks for itself.
-fn take_extents_now(core: &mut Core, peer: &mut Peer) -> Result<Exchanged, Violation> {
-    core.wakes.leader = true;
-    take_extents(core, peer)
+fn take_extents_now(
+    wakes: &mut Wakes,
+    imported: &mut ImportedExtents,
+    peer: &mut Peer,
+) -> Result<Exchanged, Violation> {
+    wakes.leader = true;
+    take_extents(imported, peer)
 }
 
 /// Takes the channel messages of a peer until the extent is there that a descriptor has named:
 /// it was sent before that, behind not more than a socket's queue holds. A connection that was
 /// closed meanwhile tells the thread that polls it.
-pub(crate) fn await_extent(core: &mut Core, peer: &mut Peer, extent: u64) -> Result<(), Violation> {
+pub(crate) fn await_extent(
+    wakes: &mut Wakes,
+    imported: &mut ImportedExtents,
+    peer: &mut Peer,
+    extent: u64,
+) -> Result<(), Violation> {
     let mut turns = 0;
-    while core.imported.get(peer.id, extent).is_none()
+    while imported.get(peer.id, extent).is_none()
         && turns < EXCHANGE_TURNS
-        && matches!(take_extents_now(core, peer)?, Exchanged::Some)
+        && matches!(take_extents_now(wakes, imported, peer)?, Exchanged::Some)
     {
         turns += 1;
     }

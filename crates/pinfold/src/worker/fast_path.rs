@@ -314,7 +314,7 @@ fn send_piece(
     }
     let mut piece = match peer.tx.lend_known(len as u32) {
         Some(piece) => piece,
-        None => match routing::lend(core, peer, len as u32) {
+        None => match routing::lend(&mut core.lane_budget, peer, len as u32) {
             Ok(Some(piece)) if u64::from(piece.len) == len => piece,
             // A shorter range goes back when the next is lent.
             _ => {

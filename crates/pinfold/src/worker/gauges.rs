@@ -9,12 +9,14 @@ use super::{
     core::Core,
     engine::Engine,
     op::{OpKey, SendStage},
+    op_table::OpTable,
     peer::{Peer, PeerInfo},
+    unlocked_counts::UnlockedCopies,
 };
 use crate::{
     Path,
     copy::Counts,
-    status::{Introduction, Tally, flags, state},
+    status::{Introduction, Status, Tally, flags, state},
 };
 
 /// Between looks at how much receivers have taken, for the credit that other processes see.
@@ -22,7 +24,8 @@ const CREDIT_EVERY_NS: u64 = 20_000_000;
 
 /// Stores the identity of a new peer, and its `place` on another host.
 pub(crate) fn introduce(
-    core: &Core,
+    ops: &OpTable,
+    status: &Status,
     peer: &Peer,
     endpoint: [u8; 16],
     label: &str,
@@ -44,13 +47,13 @@ pub(crate) fn introduce(
         granted: peer.granted,
         announced_max: peer.announced_max,
     };
-    core.status.introduce(&peer.record, &who);
-    update_peer_gauges(core, peer);
+    status.introduce(&peer.record, &who);
+    update_peer_gauges(ops, peer);
 }
 
 /// Stores how much is queued and waits with a peer.
 #[inline]
-pub(crate) fn update_peer_gauges(core: &Core, peer: &Peer) {
+pub(crate) fn update_peer_gauges(ops: &OpTable, peer: &Peer) {
     let record = &peer.record;
     if !record.is_listed() {
         return;
@@ -58,7 +61,7 @@ pub(crate) fn update_peer_gauges(core: &Core, peer: &Peer) {
     record.queued.set(peer.sends().len() as u64);
     record.answers.set(peer.controls() as u64);
     peer.update_waiting_gauges();
-    update_given_gauges(core, peer);
+    update_given_gauges(ops, peer);
     record.note_credit(peer.sent_cost - peer.released);
     record.owed.set(peer.owed);
     record.announced.set(peer.announced.len() as u64);
@@ -74,9 +77,9 @@ pub(crate) fn update_peer_gauges(core: &Core, peer: &Peer) {
 }
 
 /// The bytes copied by algorithms that were chosen, under the lock and beside it.
-pub(crate) fn copies(core: &Core) -> Counts {
-    let mut counts = core.copies.counts();
-    counts += &core.unlocked.counts();
+pub(crate) fn copies(copies: &crate::copy::Tally, unlocked: &UnlockedCopies) -> Counts {
+    let mut counts = copies.counts();
+    counts += &unlocked.counts();
     counts
 }
 
@@ -95,30 +98,30 @@ pub(crate) fn update_copy_gauges(core: &Core) {
     let (bulk, streamed) = core.copies.copied_bytes();
     core.status.copied_bulk.set(bulk);
     core.status.copied_streamed.set(streamed);
-    core.status.note_copies(&copies(core));
+    core.status.note_copies(&copies(&core.copies, &core.unlocked));
 }
 
 /// Notes a send that is announced `now`, ticks.
 #[inline]
-pub(crate) fn note_wait(core: &mut Core, peer: &mut Peer, key: OpKey, now: u64) {
+pub(crate) fn note_wait(ops: &mut OpTable, peer: &mut Peer, key: OpKey, now: u64) {
     if peer.waiting == 0 {
         // The stored time is of earlier sends.
         peer.record.waits_since_ns.set(0);
     }
-    peer.waits.announce(key, now, peer.waiting, |key| is_waiting(core, key));
+    peer.waits.announce(key, now, peer.waiting, |key| is_waiting(ops, key));
 }
 
 /// Stores since when the send to a peer has waited that has waited longest; now, in ticks and
 /// ns.
-fn update_wait_gauges(core: &mut Core, peer: &mut Peer, now: u64, now_ns: u64) {
+fn update_wait_gauges(ops: &mut OpTable, peer: &mut Peer, now: u64, now_ns: u64) {
     let front = peer.sends().front().copied();
-    let oldest = peer.waits.oldest(front, now, |key| is_waiting(core, key));
+    let oldest = peer.waits.oldest(front, now, |key| is_waiting(ops, key));
     let since = oldest.map(|since| now_ns - clock::ns_of(now.saturating_sub(since)).min(now_ns));
     peer.record.waits_since_ns.set(since.unwrap_or(0));
 }
 
-fn is_waiting(core: &mut Core, key: OpKey) -> bool {
-    let send = core.ops.send_mut(key);
+fn is_waiting(ops: &mut OpTable, key: OpKey) -> bool {
+    let send = ops.send_mut(key);
     send.is_some_and(|send| matches!(send.stage, SendStage::Waiting { .. }))
 }
 
@@ -179,7 +182,7 @@ fn update_credit_gauges(engine: &mut Engine, now_ns: u64) {
     let now = clock::ticks();
     for &index in &engine.hot {
         let Some(peer) = engine.peers.at_mut(index) else { continue };
-        update_wait_gauges(&mut engine.core, peer, now, now_ns);
+        update_wait_gauges(&mut engine.core.ops, peer, now, now_ns);
         // A blocked peer's credit is read elsewhere, where a change of it would otherwise be
         // missed.
         if peer.sent_cost != peer.released && !peer.blocked {
@@ -190,8 +193,8 @@ fn update_credit_gauges(engine: &mut Engine, now_ns: u64) {
 
 /// Updates the gauges of the memory given to a peer.
 #[inline]
-pub(crate) fn update_given_gauges(core: &Core, peer: &Peer) {
+pub(crate) fn update_given_gauges(ops: &OpTable, peer: &Peer) {
     if peer.record.is_listed() {
-        peer.record.given_bytes.set(core.ops.given.out(peer.id));
+        peer.record.given_bytes.set(ops.given.out(peer.id));
     }
 }

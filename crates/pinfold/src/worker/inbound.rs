@@ -127,7 +127,7 @@ fn small(
     path: Path,
 ) -> Result<(), Violation> {
     let cost = MESSAGE_COST + bytes.len() as u64;
-    match posted::match_posted(core, peer.id, tag, bytes.len() as u64) {
+    match posted::match_posted(&mut core.matcher, &mut core.ops, peer.id, tag, bytes.len() as u64) {
         Some(key) => {
             peer.rx.release(cost);
             let receipt = peer.receipt(path, 0, bytes.len() as u64);
@@ -152,27 +152,28 @@ fn first_piece(core: &mut Core, peer: &mut Peer, sid: u32, eager: Eager) -> Resu
     pieces::check_first(peer, sid, &eager)?;
     let Eager { tag, len, piece } = eager;
     let cost = MESSAGE_COST + len;
-    let (sink, cost) = match posted::match_posted(core, peer.id, tag, len) {
-        Some(key) => {
-            failpoint::hit(Point::Matched);
-            peer.rx.release(cost);
-            room::make_room(core, key, len);
-            room::note_room(core, peer, key, len);
-            if let Some(op) = core.ops.recv_mut(key) {
-                op.stage = RecvStage::Streaming { peer: peer.id };
+    let (sink, cost) =
+        match posted::match_posted(&mut core.matcher, &mut core.ops, peer.id, tag, len) {
+            Some(key) => {
+                failpoint::hit(Point::Matched);
+                peer.rx.release(cost);
+                room::make_room(core, key, len);
+                room::note_room(&mut core.ops, peer, key, len);
+                if let Some(op) = core.ops.recv_mut(key) {
+                    op.stage = RecvStage::Streaming { peer: peer.id };
+                }
+                (Sink::Op(key), 0)
             }
-            (Sink::Op(key), 0)
-        }
-        None => {
-            credit::owe(peer, cost)?;
-            let unexpected = Unexpected::Arriving { sid, len };
-            let key = core.matcher.keep(peer.id, tag, unexpected);
-            core.wakes.any = true;
-            let kept = Kept::new(len, core.moves)
-                .ok_or(Violation("there is no memory for its message"))?;
-            (Sink::Keep(key, kept), cost)
-        }
-    };
+            None => {
+                credit::owe(peer, cost)?;
+                let unexpected = Unexpected::Arriving { sid, len };
+                let key = core.matcher.keep(peer.id, tag, unexpected);
+                core.wakes.any = true;
+                let kept = Kept::new(len, core.moves)
+                    .ok_or(Violation("there is no memory for its message"))?;
+                (Sink::Keep(key, kept), cost)
+            }
+        };
     let stream = Inbound { cost, ..Inbound::new(sid, tag, len, sink) };
     pieces::take_piece(core, peer, stream, piece)
 }
@@ -190,10 +191,10 @@ fn announced(core: &mut Core, peer: &mut Peer, sid: u32, rts: Rts) -> Result<(),
         return Err(Violation("it announced a message longer than memory"));
     }
     let list = lists::read_list(peer, &rts)?;
-    match posted::match_posted(core, peer.id, rts.tag, rts.len) {
+    match posted::match_posted(&mut core.matcher, &mut core.ops, peer.id, rts.tag, rts.len) {
         Some(key) => {
             failpoint::hit(Point::Matched);
-            credit::widen(core, peer, &rts);
+            credit::widen(&mut core.grants, peer, &rts);
             select::select(core, peer, key, (sid, rts), list.as_deref())
         }
         None if credit::store_unasked(core, peer, sid, &rts)? => Ok(()),

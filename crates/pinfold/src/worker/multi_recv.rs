@@ -12,12 +12,16 @@
 use std::collections::VecDeque;
 
 use super::{
+    core::Core,
     ends,
     engine::Engine,
     gauges,
     matching::{Source, TagMatch},
     op::{Done, MultiOp, Op, OpKey, OpKind},
-    post, posted, room, unexpected,
+    op_table::OpTable,
+    post, posted, room,
+    table::PeerTable,
+    unexpected,
 };
 use crate::{Error, Result, endpoint::received::MultiReceived, memory::scatter::Scatter};
 
@@ -56,20 +60,26 @@ pub(crate) fn post_multi(
         end: None,
     };
     let key = engine.core.ops.insert(Op::new(OpKind::Multi(Box::new(multi))));
-    while takes_more(engine, key)
+    while takes_more(&mut engine.core.ops, key)
         && let Some((id, got_tag, unexpected)) = engine.core.matcher.take(from, tag)
     {
         let len = unexpected.message_len().unwrap_or(0);
         let arrival = engine.core.matcher.matched();
-        let part = posted::taken_by(&mut engine.core, key, (id, got_tag, len), arrival);
+        let part = posted::taken_by(
+            &mut engine.core.matcher,
+            &mut engine.core.ops,
+            key,
+            (id, got_tag, len),
+            arrival,
+        );
         unexpected::give(engine, id, got_tag, unexpected, part);
         if let Some(peer) = engine.peers.get_mut(id) {
-            gauges::update_peer_gauges(&engine.core, peer);
+            gauges::update_peer_gauges(&engine.core.ops, peer);
         }
     }
-    if takes_more(engine, key) {
+    if takes_more(&mut engine.core.ops, key) {
         match post::can_come(engine, from) {
-            Ok(()) => post_rest(engine, from, tag, key),
+            Ok(()) => post_rest(&mut engine.peers, &mut engine.core, from, tag, key),
             Err(error) => ends::finish(&mut engine.core, key, Err(error)),
         }
     }
@@ -78,36 +88,36 @@ pub(crate) fn post_multi(
     Ok(key)
 }
 
-fn takes_more(engine: &mut Engine, key: OpKey) -> bool {
-    engine.core.ops.multi_mut(key).is_some_and(|multi| multi.end.is_none())
+fn takes_more(ops: &mut OpTable, key: OpKey) -> bool {
+    ops.multi_mut(key).is_some_and(|multi| multi.end.is_none())
 }
 
 /// Posts what is left after the stored messages.
-fn post_rest(engine: &mut Engine, from: Source, tag: TagMatch, key: OpKey) {
+fn post_rest(peers: &mut PeerTable, core: &mut Core, from: Source, tag: TagMatch, key: OpKey) {
     if let Source::Peer(id) = from
-        && let Some(peer) = engine.peers.get_mut(id)
+        && let Some(peer) = peers.get_mut(id)
     {
-        room::note_open_memory(&mut engine.core, peer, key);
+        room::note_open_memory(&mut core.ops, peer, key);
     }
-    let posted = engine.core.matcher.post_standing(from, tag, key);
-    if let Some(multi) = engine.core.ops.multi_mut(key) {
+    let posted = core.matcher.post_standing(from, tag, key);
+    if let Some(multi) = core.ops.multi_mut(key) {
         multi.posted = Some(posted);
     }
 }
 
 /// Takes the next message that has ended, or, after the last, the end of the receive. The
 /// operation is off the table after a message that is the last, too.
-pub(crate) fn take_news(engine: &mut Engine, key: OpKey) -> Option<News> {
-    let Some(Op { kind: OpKind::Multi(multi), done, .. }) = engine.core.ops.get_mut(key) else {
+pub(crate) fn take_news(ops: &mut OpTable, key: OpKey) -> Option<News> {
+    let Some(Op { kind: OpKind::Multi(multi), done, .. }) = ops.get_mut(key) else {
         return Some(News::End(Err(Error::Closed)));
     };
     if let Some(message) = multi.ended.pop_front() {
         if message.is_last {
-            engine.core.ops.remove(key);
+            ops.remove(key);
         }
         return Some(News::Message(message));
     }
     let done = done.take()?;
-    engine.core.ops.remove(key);
+    ops.remove(key);
     Some(News::End(done))
 }

@@ -45,7 +45,7 @@ const LEARN_FROM: u64 = 8 << 10;
 pub(crate) fn pump(core: &mut Core, peer: &mut Peer) -> Result<(), Violation> {
     let before = peer.tx.produced();
     let result = pump_quietly(core, peer);
-    gauges::update_peer_gauges(core, peer);
+    gauges::update_peer_gauges(&core.ops, peer);
     if peer.tx.produced() != before || !peer.transport.is_sent() {
         answers::ring(core, peer);
     }
@@ -115,7 +115,7 @@ fn step(core: &mut Core, peer: &mut Peer, key: OpKey, op: &mut SendOp) -> Result
             return Ok(Step::Stuck);
         }
         if let Some(served) = op.served.take() {
-            let begun = sending::begin_served(core, peer, key, op, &served);
+            let begun = sending::begin_served(&mut core.registry, peer, key, op, &served);
             op.served = Some(served);
             return match begun {
                 Begun::Streams => stream(core, peer, key, op),
@@ -125,7 +125,7 @@ fn step(core: &mut Core, peer: &mut Peer, key: OpKey, op: &mut SendOp) -> Result
         }
         if op.verb == Verb::Failed {
             let label = Label::from_tag(op.verb, op.tag);
-            return Ok(match calls::send_active(core, peer, label, 0, &[])? {
+            return Ok(match calls::send_active(&mut core.lane_budget, peer, label, 0, &[])? {
                 true => Step::Ended(Ok(op.receipt)),
                 false => Step::Stuck,
             });
@@ -142,12 +142,16 @@ fn step(core: &mut Core, peer: &mut Peer, key: OpKey, op: &mut SendOp) -> Result
             Path::Inline => {
                 let words = op.memory.read_words::<7>();
                 let goes = match op.verb {
-                    Verb::Tagged => {
-                        routing::send_inline(core, peer, op.tag, len as usize, |i| words[i])
-                    }
+                    Verb::Tagged => routing::send_inline(
+                        &mut core.lane_budget,
+                        peer,
+                        op.tag,
+                        len as usize,
+                        |i| words[i],
+                    ),
                     verb => {
                         let label = Label::from_tag(verb, op.tag);
-                        calls::send_active(core, peer, label, len as usize, &words)
+                        calls::send_active(&mut core.lane_budget, peer, label, len as usize, &words)
                     }
                 };
                 if goes? {
@@ -159,7 +163,7 @@ fn step(core: &mut Core, peer: &mut Peer, key: OpKey, op: &mut SendOp) -> Result
                 if insists || !peer.tx.has_room(&mut core.lane_budget)? {
                     return Ok(Step::Stuck);
                 }
-                return announce::announce(core, peer, key, op);
+                return announce::announce(&mut core.ops, &mut core.lane_budget, peer, key, op);
             }
             Path::Eager if routing::fits_eager(peer, len) => {
                 let (at, end) = (0, len);
@@ -168,7 +172,7 @@ fn step(core: &mut Core, peer: &mut Peer, key: OpKey, op: &mut SendOp) -> Result
                 op.started = clock::ticks();
             }
             Path::Eager | Path::Cma | Path::Mapped | Path::Handoff => {
-                return announce::announce(core, peer, key, op);
+                return announce::announce(&mut core.ops, &mut core.lane_budget, peer, key, op);
             }
         }
     }
@@ -250,7 +254,8 @@ fn write_pieces(
         if !peer.tx.has_room(&mut core.lane_budget)? {
             return Ok(false);
         }
-        let Some(mut piece) = routing::lend(core, peer, routing::piece_len(*at, *end, fragment))?
+        let Some(mut piece) =
+            routing::lend(&mut core.lane_budget, peer, routing::piece_len(*at, *end, fragment))?
         else {
             return Ok(false);
         };

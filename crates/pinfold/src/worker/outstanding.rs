@@ -4,7 +4,9 @@ use super::{
     core::Core,
     engine::Engine,
     op::{Keeps, Op, OpKey, OpKind, SendOp, SendStage},
+    op_table::OpTable,
     peer::Peer,
+    table::PeerTable,
 };
 use crate::{
     Error, Gone, Outstanding, PeerId,
@@ -30,8 +32,8 @@ fn is_unheard(op: &Op, send: &SendOp) -> bool {
 
 /// Returns whether a send whose end is not awaited has not been delivered when its peer goes,
 /// `how`.
-pub(crate) fn is_lost(core: &Core, key: OpKey, how: Gone) -> bool {
-    core.ops.get(key).is_some_and(|op| {
+pub(crate) fn is_lost(ops: &OpTable, key: OpKey, how: Gone) -> bool {
+    ops.get(key).is_some_and(|op| {
         matches!(&op.kind, OpKind::Send(send)
             if is_unheard(op, send) && !(how == Gone::Disconnected && is_out(send)))
     })
@@ -39,13 +41,13 @@ pub(crate) fn is_lost(core: &Core, key: OpKey, how: Gone) -> bool {
 
 /// The messages that connected peers have not got, and the memory not given back; peers with
 /// neither are left out.
-pub(crate) fn outstanding(engine: &mut Engine) -> Vec<Outstanding> {
+pub(crate) fn outstanding(peers: &mut PeerTable, core: &mut Core) -> Vec<Outstanding> {
     let mut all = Vec::new();
-    for id in engine.peers.ids() {
-        let Some(peer) = engine.peers.get_mut(id).filter(|peer| !peer.is_leaving()) else {
+    for id in peers.ids() {
+        let Some(peer) = peers.get_mut(id).filter(|peer| !peer.is_leaving()) else {
             continue;
         };
-        collect::collect_from(&mut engine.core, peer);
+        collect::collect_from(core, peer);
         let mut one = Outstanding {
             peer: id,
             name: peer.info.name.clone(),
@@ -61,7 +63,7 @@ pub(crate) fn outstanding(engine: &mut Engine) -> Vec<Outstanding> {
                 one.given_bytes += donation.len() as u64;
             }
         }
-        for donation in engine.core.ops.given.waiting(id) {
+        for donation in core.ops.given.waiting(id) {
             one.given += 1;
             one.given_bytes += donation.len() as u64;
         }
@@ -70,7 +72,7 @@ pub(crate) fn outstanding(engine: &mut Engine) -> Vec<Outstanding> {
         }
         all.push(one);
     }
-    for (_, Op { kind, .. }) in engine.core.ops.open() {
+    for (_, Op { kind, .. }) in core.ops.open() {
         let OpKind::Send(send) = kind else { continue };
         let Some(one) = all.iter_mut().find(|one| one.peer == send.peer) else { continue };
         if send.given {
@@ -105,13 +107,13 @@ pub(crate) fn has_unsent(engine: &Engine, to: Option<PeerId>) -> bool {
         || engine.core.ops.open().any(|(_, op)| {
             matches!(&op.kind, OpKind::Send(send) if is_it(send.peer)
                 && is_unheard(op, send)
-                && is_lost_with(engine, send.peer, is_out(send)))
+                && is_lost_with(&engine.peers, send.peer, is_out(send)))
         })
 }
 
 /// Returns whether a send to this peer is lost if the connection ends; `left`: its memory stays
 /// with the receiver.
-fn is_lost_with(engine: &Engine, id: PeerId, left: bool) -> bool {
-    let peer = engine.peers.get(id).filter(|peer| !peer.is_leaving());
+fn is_lost_with(peers: &PeerTable, id: PeerId, left: bool) -> bool {
+    let peer = peers.get(id).filter(|peer| !peer.is_leaving());
     peer.is_some_and(|peer| !left || !peer.shares_memory())
 }

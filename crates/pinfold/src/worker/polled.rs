@@ -28,7 +28,7 @@ pub(crate) fn may_leave(engine: &mut Engine, index: u32) -> bool {
     if leaves {
         peer.hot = false;
         engine.poll_set.leave(index);
-        gauges::update_peer_gauges(&engine.core, peer);
+        gauges::update_peer_gauges(&engine.core.ops, peer);
     }
     leaves
 }

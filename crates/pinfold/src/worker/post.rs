@@ -79,17 +79,17 @@ fn post_any(engine: &mut Engine, from: Source, tag: TagMatch, recv: RecvOp) -> R
     let key = engine.core.ops.insert(Op::new(OpKind::Recv(recv)));
     match taken {
         Some((peer, tag, unexpected)) => {
-            posted::note_arrival(&mut engine.core, key);
+            posted::note_arrival(&mut engine.core.matcher, &mut engine.core.ops, key);
             unexpected::give(engine, peer, tag, unexpected, key);
             if let Some(peer) = engine.peers.get_mut(peer) {
-                gauges::update_peer_gauges(&engine.core, peer);
+                gauges::update_peer_gauges(&engine.core.ops, peer);
             }
         }
         None => {
             if let Source::Peer(id) = from
                 && let Some(peer) = engine.peers.get_mut(id)
             {
-                room::note_open_memory(&mut engine.core, peer, key);
+                room::note_open_memory(&mut engine.core.ops, peer, key);
             }
             let posted = engine.core.matcher.post(from, tag, key);
             if let Some(op) = engine.core.ops.recv_mut(key) {
@@ -112,7 +112,9 @@ fn post_any(engine: &mut Engine, from: Source, tag: TagMatch, recv: RecvOp) -> R
 pub(crate) fn can_come(engine: &Engine, from: Source) -> Result<()> {
     match from {
         Source::Peer(id) => engine.present(id),
-        Source::Any => teardown::nobody_left(engine).map_or(Ok(()), Err),
+        Source::Any => {
+            teardown::nobody_left(&engine.peers, &engine.connections).map_or(Ok(()), Err)
+        }
     }
 }
 

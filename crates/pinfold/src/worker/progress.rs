@@ -95,7 +95,7 @@ fn look_around(engine: &mut Engine) -> bool {
     // A sleeping leader does this itself; the events that it sleeps on must not be taken from
     // it.
     extent_exchange::tell_of_gone_arenas(engine);
-    collect::collect_all(engine);
+    collect::collect_all(&mut engine.peers, &mut engine.core);
     engine.core.imported.settle();
     after_close::sweep();
     if !engine.core.registry.deferred_free.is_empty() {
@@ -161,7 +161,7 @@ pub(crate) fn poll_lane(engine: &mut Engine, index: u32) -> bool {
         turns += 1;
     }
     answers::publish(&mut engine.core, peer);
-    gauges::update_peer_gauges(&engine.core, peer);
+    gauges::update_peer_gauges(&engine.core.ops, peer);
     gauges::update_gauges(engine);
     true
 }
@@ -197,7 +197,7 @@ fn copy_some(engine: &mut Engine) -> bool {
         let Some(id) = engine.core.peer_of_get(key) else { continue };
         engine.core.gets.push_back(key);
         let Some(peer) = engine.peers.get_mut(id) else { continue };
-        let step = match request::is_requested(&mut engine.core, key) {
+        let step = match request::is_requested(&mut engine.core.ops, key) {
             true => request::look_after_request(&mut engine.core, peer, key),
             false => get::get_step(&mut engine.core, peer, key),
         };

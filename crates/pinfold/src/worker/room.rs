@@ -12,6 +12,7 @@ use crate::{
         core::Core,
         ends,
         op::{Bytes, OpKey, RecvStage},
+        op_table::OpTable,
         peer::Peer,
     },
 };
@@ -37,8 +38,8 @@ pub(crate) fn make_room(core: &mut Core, key: OpKey, len: u64) {
 
 /// The first `written` bytes of the memory made for a receive, if any was made.
 #[allow(unsafe_code)]
-pub(crate) fn own_bytes(core: &mut Core, key: OpKey, written: u64) -> Option<Box<Bytes>> {
-    let op = core.ops.recv_mut(key)?;
+pub(crate) fn own_bytes(ops: &mut OpTable, key: OpKey, written: u64) -> Option<Box<Bytes>> {
+    let op = ops.recv_mut(key)?;
     let own = op.own.take()?;
     op.memory = Scatter::empty();
     // SAFETY: streams and pulls report only bytes that they have written, from the start on.
@@ -49,7 +50,7 @@ pub(crate) fn own_bytes(core: &mut Core, key: OpKey, written: u64) -> Option<Box
 /// is told whether it does, if the message is long: a message that would go through the ring
 /// otherwise is then announced.
 pub(crate) fn note_room(
-    core: &mut Core,
+    ops: &mut OpTable,
     peer: &Peer,
     key: OpKey,
     len: u64,
@@ -57,7 +58,7 @@ pub(crate) fn note_room(
     if !peer.permissions.may(Path::Mapped) {
         return None;
     }
-    let memory = core.ops.memory_of(key)?.part();
+    let memory = ops.memory_of(key)?.part();
     let place = memory.and_then(Part::locate);
     let room = place.filter(|(extent, _)| extent.peers_may_write());
     if len >= SAID_FROM {
@@ -67,15 +68,15 @@ pub(crate) fn note_room(
 }
 
 /// As [`note_room`], for a receive that was only just posted.
-pub(crate) fn note_open_memory(core: &mut Core, peer: &Peer, key: OpKey) {
-    let memory = core.ops.memory_of(key).map_or(0, Scatter::len);
-    if memory >= SAID_FROM && note_room(core, peer, key, 0).is_some() {
+pub(crate) fn note_open_memory(ops: &mut OpTable, peer: &Peer, key: OpKey) {
+    let memory = ops.memory_of(key).map_or(0, Scatter::len);
+    if memory >= SAID_FROM && note_room(ops, peer, key, 0).is_some() {
         peer.rx.say_open_memory(true);
     }
 }
 
-pub(crate) fn op_stage(core: &mut Core, key: OpKey, stage: RecvStage) {
-    if let Some(op) = core.ops.recv_mut(key) {
+pub(crate) fn op_stage(ops: &mut OpTable, key: OpKey, stage: RecvStage) {
+    if let Some(op) = ops.recv_mut(key) {
         op.stage = stage;
     }
 }

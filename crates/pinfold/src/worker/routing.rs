@@ -7,7 +7,7 @@ use crate::{
     policy::route,
     protocol::handoff::offers,
     sync::Ordering,
-    transport::shm::{fragment::FragmentSize, ring::Violation},
+    transport::shm::{budget::Budget, fragment::FragmentSize, ring::Violation},
     wire::{
         active::{ACTIVE_MAX, Verb},
         descriptor::{Header, INLINE_MAX, INLINE_WIDE_MAX, Kind, Piece},
@@ -70,14 +70,14 @@ pub(crate) fn piece_len(at: u64, end: u64, fragment: FragmentSize) -> u32 {
 ///
 /// `word(i)` is the i-th eight bytes of the message. `Ok(false)`: it has to be queued.
 pub(crate) fn send_inline(
-    core: &mut Core,
+    lane_budget: &mut Budget,
     peer: &mut Peer,
     tag: u64,
     len: usize,
     word: impl Fn(usize) -> u64,
 ) -> Result<bool, Violation> {
     debug_assert!(len <= INLINE_MAX);
-    if !peer.tx.has_room(&mut core.lane_budget)? || !peer.has_credit(len as u64) {
+    if !peer.tx.has_room(lane_budget)? || !peer.has_credit(len as u64) {
         return Ok(false);
     }
     let high = (tag >> 32) as u32;
@@ -96,7 +96,7 @@ pub(crate) fn send_inline(
             return Ok(true);
         }
         peer.send_tag_high(tag);
-        if !peer.tx.has_room(&mut core.lane_budget)? {
+        if !peer.tx.has_room(lane_budget)? {
             return Ok(false);
         }
     }
@@ -116,11 +116,15 @@ pub(crate) fn fits_eager(peer: &mut Peer, len: u64) -> bool {
     len <= peer.window / 2 && peer.has_credit(len)
 }
 
-pub(crate) fn lend(core: &mut Core, peer: &mut Peer, len: u32) -> Result<Option<Piece>, Violation> {
+pub(crate) fn lend(
+    lane_budget: &mut Budget,
+    peer: &mut Peer,
+    len: u32,
+) -> Result<Option<Piece>, Violation> {
     if len == 0 {
         return Ok(Some(Piece { offset: 0, len: 0, sample: 0 }));
     }
-    peer.tx.lend(len, len.min(1 << 10), &mut core.lane_budget)
+    peer.tx.lend(len, len.min(1 << 10), lane_budget)
 }
 
 /// The path of a fresh send, and the refusals of the others.

@@ -10,6 +10,7 @@ use super::{
     engine::Engine,
     op::{Keeps, OpKey, SendOp, SendStage},
     post,
+    table::PeerTable,
 };
 use crate::{
     PeerId, Receipt, Result, Untaken,
@@ -61,8 +62,8 @@ pub(crate) fn take_back_late(engine: &mut Engine, key: OpKey) -> Option<Untaken>
 }
 
 /// The name that errors use of a peer.
-pub(crate) fn name_of(engine: &mut Engine, id: PeerId) -> String {
-    engine.peers.get_mut(id).map_or_else(|| "the peer".into(), |peer| peer.info.name.clone())
+pub(crate) fn name_of(peers: &mut PeerTable, id: PeerId) -> String {
+    peers.get_mut(id).map_or_else(|| "the peer".into(), |peer| peer.info.name.clone())
 }
 
 /// Lets a send that could not be taken back go on out of other memory, if it is short and no

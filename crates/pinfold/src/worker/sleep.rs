@@ -10,8 +10,8 @@ use std::time::Duration;
 use pinfold_sys::cpu::clock;
 
 use super::{
-    answers, connections::events, engine::Engine, gauges, peer::Peer, polled, transport_progress,
-    transport_sends,
+    answers, connections::events, engine::Engine, gauges, peer::Peer, polled, table::PeerTable,
+    transport_progress, transport_sends,
 };
 use crate::{
     failpoint::{self, Point},
@@ -71,7 +71,8 @@ pub(crate) fn ask_all(engine: &mut Engine) -> bool {
     {
         return false;
     }
-    let (mut came_from_tcp, mut to_poll) = (transport_sends::land(engine), Vec::new());
+    let (mut came_from_tcp, mut to_poll) =
+        (transport_sends::land(&mut engine.peers, &mut engine.core), Vec::new());
     for &index in &engine.hot {
         if let Some(peer) = engine.peers.at_mut(index) {
             if peer.rx.unpublished() > 0 {
@@ -111,7 +112,7 @@ pub(crate) fn ask_all(engine: &mut Engine) -> bool {
         polled::heat(engine, index);
     }
     if engine.core.awaits_returns > 0 {
-        ask_for_returns(engine);
+        ask_for_returns(&mut engine.peers);
     }
     failpoint::hit(Point::BellAsked);
     if came_from_tcp || settles_and_brings(engine) {
@@ -157,18 +158,18 @@ pub(crate) fn has_come(engine: &mut Engine) -> bool {
     }
     let gave = engine.core.awaits_returns > 0;
     // One peer's turn takes note of the kernel's notices for all.
-    gave && given(engine).any(Peer::has_returns) || engine.core.driver.has_news()
+    gave && given(&engine.peers).any(Peer::has_returns) || engine.core.driver.has_news()
 }
 
 /// The peers that have been given memory.
-fn given(engine: &Engine) -> impl Iterator<Item = &Peer> {
-    engine.peers.iter().filter(|peer| !peer.given.is_empty())
+fn given(peers: &PeerTable) -> impl Iterator<Item = &Peer> {
+    peers.iter().filter(|peer| !peer.given.is_empty())
 }
 
 /// Has those peers ring when they give it back.
 #[cold]
-fn ask_for_returns(engine: &mut Engine) {
-    given(engine).for_each(|peer| peer.tx.ask_for_room());
+fn ask_for_returns(peers: &mut PeerTable) {
+    given(peers).for_each(|peer| peer.tx.ask_for_room());
 }
 
 /// Returns whether the endpoint, whose peers have been [asked](ask_all) and have
@@ -204,7 +205,7 @@ fn barrier(engine: &mut Engine, now_ns: u64) {
 pub(crate) fn due_ns(engine: &mut Engine) -> Option<u64> {
     let parked = engine.core.registry.deferred_free.pause();
     let parked = parked.map(|pause| clock::now_ns() + pause.as_nanos() as u64);
-    transport_progress::poll_ns(engine, clock::now_ns);
+    transport_progress::poll_ns(&mut engine.core, &mut engine.connections, clock::now_ns);
     engine.connections.deadline_ns().into_iter().chain(parked).min()
 }
 

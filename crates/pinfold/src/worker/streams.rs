@@ -39,7 +39,7 @@ pub(crate) fn begin_stream(
     if peer.inbound_at(sid).is_some() {
         return Err(Violation("it began a stream twice"));
     }
-    room::op_stage(core, key, RecvStage::Streaming { peer: peer.id });
+    room::op_stage(&mut core.ops, key, RecvStage::Streaming { peer: peer.id });
     let new = Inbound::new(sid, tag, len, Sink::Op(key));
     ask_for(core, peer, Inbound { end: want, offered, errno, ..new }, false);
     Ok(())
@@ -102,7 +102,7 @@ pub(crate) fn complete(
     receipt.copied_user = copied + stored - cma;
     receipt.copied_kernel = cma;
     receipt.note_copies(by);
-    let bytes = room::own_bytes(core, key, copied);
+    let bytes = room::own_bytes(&mut core.ops, key, copied);
     deliver::arrive(core, key, Arrived { peer: peer.id, tag, len, receipt, bytes, loan: None });
 }
 

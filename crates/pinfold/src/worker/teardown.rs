@@ -2,13 +2,16 @@
 
 use super::{
     answers,
+    connections::Connections,
     core::{Core, Unexpected},
     credit, ends,
     engine::Engine,
     gauges, inbound,
     matching::{Source, TagMatch},
     op::{OpKey, OpKind, RecvStage, gone},
-    outstanding, transport_sends,
+    outstanding,
+    table::PeerTable,
+    transport_sends,
 };
 use crate::{
     Error, Gone, PeerId,
@@ -44,7 +47,7 @@ pub(crate) fn remove_peer(engine: &mut Engine, id: PeerId, how: Gone) {
     let stays_given = how == Gone::Died || how == Gone::Closed && peer.rx.has_left();
     if first && stopped {
         if stays_given {
-            after_close::take_last_extents(&mut engine.core, peer);
+            after_close::take_last_extents(&mut engine.core.imported, peer);
         }
         while let Some(header) = peer.rx.head() {
             if let Err(violation) = inbound::receive(&mut engine.core, peer, header) {
@@ -76,7 +79,8 @@ pub(crate) fn remove_peer(engine: &mut Engine, id: PeerId, how: Gone) {
     // owners.
     transport_sends::end_sent(&mut engine.core, peer);
     peer.transport.settle();
-    let may_write = get::stop_gets(&mut engine.core, peer) && peer.cma_access.is_alive();
+    let may_write = get::stop_gets(&mut engine.core.ops, &mut engine.core.gets, peer)
+        && peer.cma_access.is_alive();
     let stays = may_write && !stopped;
     let name = peer.info.name.clone();
     engine.kick = true;
@@ -134,9 +138,10 @@ fn end_operations(engine: &mut Engine, id: PeerId, name: &str, how: Gone, stays:
         })
         .map(|(key, _)| key)
         .collect();
-    let lost = theirs.iter().filter(|key| outstanding::is_lost(&engine.core, **key, how)).count()
-        as u64
-        + engine.core.ops.given.close(id);
+    let lost =
+        theirs.iter().filter(|key| outstanding::is_lost(&engine.core.ops, **key, how)).count()
+            as u64
+            + engine.core.ops.given.close(id);
     if lost > 0 {
         tracing::warn!(peer = name, messages = lost, "not delivered: nobody had waited for them");
         engine.core.status.undelivered.add(lost);
@@ -149,7 +154,7 @@ fn end_operations(engine: &mut Engine, id: PeerId, name: &str, how: Gone, stays:
     engine.core.gets.retain(open);
     engine.core.puts.retain(open);
     if let Some(peer) = engine.peers.get_mut(id) {
-        gauges::update_peer_gauges(&engine.core, peer);
+        gauges::update_peer_gauges(&engine.core.ops, peer);
     }
     gauges::update_gauges(engine);
 }
@@ -173,12 +178,14 @@ pub(crate) fn record_gone(engine: &mut Engine, id: PeerId, how: Gone) {
     engine.core.donations_out -= peer.given.len();
     engine.core.lane_budget.give(peer.tx.budgeted() + peer.transport.budgeted());
     credit::ungrant(
-        engine,
+        &mut engine.core.grants,
         Limits { unexpected_bytes: peer.granted, rendezvous_max: peer.announced_max },
     );
-    if nobody_left(engine).is_some() {
+    if nobody_left(&engine.peers, &engine.connections).is_some() {
         for key in engine.core.matcher.drop_posted(|from| from == Source::Any) {
-            let error = nobody_left(engine).filter(|_| !engine.closed).unwrap_or(Error::Closed);
+            let error = nobody_left(&engine.peers, &engine.connections)
+                .filter(|_| !engine.closed)
+                .unwrap_or(Error::Closed);
             ends::finish(&mut engine.core, key, Err(error));
         }
     }
@@ -218,11 +225,11 @@ pub(crate) fn poll_leaving(engine: &mut Engine, index: u32, how: Gone) {
 }
 
 /// The error of a receive from any source that no peer can satisfy any more.
-pub(crate) fn nobody_left(engine: &Engine) -> Option<Error> {
-    if engine.peers.live() > 0 || engine.connections.may_join() {
+pub(crate) fn nobody_left(peers: &PeerTable, connections: &Connections) -> Option<Error> {
+    if peers.live() > 0 || connections.may_join() {
         return None;
     }
-    let (last, how) = engine.peers.last_gone()?;
+    let (last, how) = peers.last_gone()?;
     Some(Error::NobodyLeft { last: last.to_owned(), how })
 }
 
@@ -242,7 +249,7 @@ pub(crate) fn close(engine: &mut Engine) {
     // Nothing can be received any more.
     while let Some((.., unexpected)) = engine.core.matcher.take(Source::Any, TagMatch::any()) {
         if let Unexpected::Left { memory, .. } = unexpected {
-            after_close::let_go_of(&mut engine.core, memory);
+            after_close::let_go_of(&mut engine.core.imported, memory);
         }
     }
     let open: Vec<OpKey> = engine.core.ops.open().map(|(key, _)| key).collect();

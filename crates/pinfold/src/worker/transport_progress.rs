@@ -11,7 +11,8 @@
 use std::ptr;
 
 use super::{
-    core::Core, engine::Engine, inbound_stream::Sink, peer::Peer, streams, transport_sends,
+    connections::Connections, core::Core, inbound_stream::Sink, peer::Peer, streams,
+    transport_sends,
 };
 use crate::{
     protocol::rma::served::writes,
@@ -27,11 +28,15 @@ const LOOK_NS: u64 = 1_000_000_000;
 
 /// The time of the next look whether peers on other hosts answer: soon, if something was sent
 /// and no look is due.
-pub(crate) fn poll_ns(engine: &mut Engine, now_ns: impl FnOnce() -> u64) -> Option<u64> {
-    if std::mem::take(&mut engine.core.has_sent) && engine.connections.poll_ns.is_none() {
-        engine.connections.poll_ns = Some(now_ns().saturating_add(LOOK_NS));
+pub(crate) fn poll_ns(
+    core: &mut Core,
+    connections: &mut Connections,
+    now_ns: impl FnOnce() -> u64,
+) -> Option<u64> {
+    if std::mem::take(&mut core.has_sent) && connections.poll_ns.is_none() {
+        connections.poll_ns = Some(now_ns().saturating_add(LOOK_NS));
     }
-    engine.connections.poll_ns
+    connections.poll_ns
 }
 
 /// Takes the messages that have come over a peer's connection, and hands those for the peer to

@@ -19,9 +19,9 @@ use crate::{
     worker::{
         core::Core,
         ends,
-        engine::Engine,
         op::{Done, OpKey, SendOp, SendStage},
         peer::{MESSAGE_COST, Peer},
+        table::PeerTable,
     },
 };
 
@@ -33,13 +33,13 @@ const DIRECT_MAX: usize = 64;
 
 /// Ends the operations whose memory the kernel used and no longer uses, as far as it has told
 /// that. Returns whether any ended.
-pub(crate) fn land(engine: &mut Engine) -> bool {
-    if !engine.core.driver.has_news() {
+pub(crate) fn land(peers: &mut PeerTable, core: &mut Core) -> bool {
+    if !core.driver.has_news() {
         return false;
     }
-    for id in engine.peers.ids() {
-        if let Some(peer) = engine.peers.get_mut(id).filter(|peer| peer.transport.has_in_flight()) {
-            end_sent(&mut engine.core, peer);
+    for id in peers.ids() {
+        if let Some(peer) = peers.get_mut(id).filter(|peer| peer.transport.has_in_flight()) {
+            end_sent(core, peer);
         }
     }
     true

@@ -218,7 +218,7 @@ impl Mapped {
 impl Drop for Mapped {
     fn drop(&mut self) {
         if let Ok(mut engine) = self.shared.enter() {
-            open::give_region_back(&mut engine.core, &self.lent);
+            open::give_region_back(&mut engine.core.imported, &self.lent);
         }
     }
 }

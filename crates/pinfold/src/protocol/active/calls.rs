@@ -4,15 +4,12 @@ use crate::{
     Result,
     failpoint::{self, Point},
     memory::scatter::{Part, Scatter},
-    transport::shm::ring::Violation,
+    transport::shm::{budget::Budget, ring::Violation},
     wire::{
         active::{ACTIVE_MAX, Label},
         descriptor::{Header, Kind},
     },
-    worker::{
-        core::Core,
-        peer::{MESSAGE_COST, Peer},
-    },
+    worker::peer::{MESSAGE_COST, Peer},
 };
 
 /// A message that fits a descriptor, copied out of its buffer.
@@ -49,14 +46,14 @@ impl Short {
 /// there was.
 #[inline]
 pub(crate) fn send_active(
-    core: &mut Core,
+    lane_budget: &mut Budget,
     peer: &mut Peer,
     label: Label,
     len: usize,
     words: &[u64],
 ) -> Result<bool, Violation> {
     let costs = !label.verb.is_answer();
-    if !peer.tx.has_room(&mut core.lane_budget)? || costs && !peer.has_credit(len as u64) {
+    if !peer.tx.has_room(lane_budget)? || costs && !peer.has_credit(len as u64) {
         return Ok(false);
     }
     let count = len.div_ceil(8);

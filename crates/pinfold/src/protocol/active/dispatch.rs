@@ -59,7 +59,7 @@ pub(crate) fn fetch_active(engine: &mut Engine) -> bool {
             fin::fin(core, peer, sid, NO_HANDLER.unsigned_abs(), 0, By::Kernel);
             continue;
         }
-        let key = receive::land(core, id, rts.len as usize, RecvStage::Moving);
+        let key = receive::land(&mut core.ops, id, rts.len as usize, RecvStage::Moving);
         core.active.fetching(id, key);
         if let Err(violation) = select::select(core, peer, key, (sid, rts), None) {
             teardown::cut_off(engine, id, violation);

@@ -24,6 +24,7 @@ use crate::{
         deliver, ends,
         inbound_stream::{Inbound, Sink},
         op::{Bytes, Keeps, Op, OpKey, OpKind, RecvOp, RecvStage, SendOp},
+        op_table::OpTable,
         peer::{MESSAGE_COST, Peer},
         pieces, room,
     },
@@ -79,11 +80,11 @@ pub(crate) fn active_whole(
             core.active.push(peer.id, Item { label, what, cost, room: 0 });
         }
         Verb::Reply | Verb::Tagged => {
-            let (key, id) = our_request(core, peer, label.token)?;
+            let (key, id) = our_request(&mut core.ops, peer, label.token)?;
             deliver::deliver(core, key, peer.id, id.into(), bytes, Receipt::new(Path::Inline, 0));
         }
         Verb::Failed => {
-            let (key, id) = our_request(core, peer, label.token)?;
+            let (key, id) = our_request(&mut core.ops, peer, label.token)?;
             let failure = Failure::from_id(label.id);
             let why = match failure.ok_or(Violation("it failed for no known reason"))? {
                 Failure::NoHandler => NotHandled::NoHandler,
@@ -110,8 +111,8 @@ fn hold(peer: &mut Peer, len: u64) -> Result<u64, Violation> {
 
 /// Our open request that the peer's answer with this token belongs to, and the handler it was
 /// for.
-fn our_request(core: &mut Core, peer: &Peer, token: u32) -> Result<(OpKey, u32), Violation> {
-    let asked = core.ops.at(token).and_then(|key| match core.ops.recv_mut(key)?.stage {
+fn our_request(ops: &mut OpTable, peer: &Peer, token: u32) -> Result<(OpKey, u32), Violation> {
+    let asked = ops.at(token).and_then(|key| match ops.recv_mut(key)?.stage {
         RecvStage::Asked { peer: whom, id } if whom == peer.id => Some((key, id)),
         _ => None,
     });
@@ -119,11 +120,11 @@ fn our_request(core: &mut Core, peer: &Peer, token: u32) -> Result<(OpKey, u32),
 }
 
 /// Creates an operation that receives a message for a handler.
-pub(crate) fn land(core: &mut Core, peer: PeerId, room: usize, stage: RecvStage) -> OpKey {
+pub(crate) fn land(ops: &mut OpTable, peer: PeerId, room: usize, stage: RecvStage) -> OpKey {
     let mut op = Op::new(OpKind::Recv(RecvOp { stage, ..RecvOp::new(None) }));
     op.abandoned = true;
     op.keeps = Some(Keeps::Act(Act::Landed { peer, room }));
-    core.ops.insert(op)
+    ops.insert(op)
 }
 
 /// Takes the first piece of a longer message.
@@ -140,14 +141,14 @@ pub(crate) fn active_piece(
     let (key, id) = match verb {
         Verb::Call | Verb::Request | Verb::Serve => {
             let cost = hold(peer, len)?;
-            let key = land(core, peer.id, 0, RecvStage::Streaming { peer: peer.id });
+            let key = land(&mut core.ops, peer.id, 0, RecvStage::Streaming { peer: peer.id });
             let item = Item { label, what: What::Coming(key), cost, room: 0 };
             core.active.push(peer.id, item);
             (key, label.id)
         }
         Verb::Reply => {
             peer.rx.release(MESSAGE_COST + len);
-            let asked = our_request(core, peer, label.token)?;
+            let asked = our_request(&mut core.ops, peer, label.token)?;
             if let Some(op) = core.ops.recv_mut(asked.0) {
                 op.stage = RecvStage::Streaming { peer: peer.id };
             }
@@ -192,7 +193,7 @@ pub(crate) fn active_announced(
             if rts.len > i64::MAX as u64 {
                 return Err(Violation("it announced a message longer than memory"));
             }
-            let (key, id) = our_request(core, peer, label.token)?;
+            let (key, id) = our_request(&mut core.ops, peer, label.token)?;
             if core.ops.is_abandoned(key) {
                 let fin = Fin { errno: 0, took_ns: 0, cancelled: true, by: By::Kernel };
                 answers::answer(core, peer, Kind::Fin, sid, &fin.body());

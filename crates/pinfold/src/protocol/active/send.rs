@@ -5,6 +5,7 @@ use std::any::Any;
 use super::{
     act::Act,
     calls::{self, Short},
+    queue::Queues,
     settle,
 };
 use crate::{
@@ -14,8 +15,10 @@ use crate::{
     wire::active::{Failure, Label, Verb},
     worker::{
         answers,
+        core::Core,
         engine::Engine,
         op::{Keeps, Op, OpKey, OpKind, RecvOp, RecvStage, SendOp},
+        op_table::OpTable,
         peer::MESSAGE_COST,
         post,
     },
@@ -30,7 +33,7 @@ pub(crate) fn call_at_once(engine: &mut Engine, id: PeerId, label: Label, short:
     let goes = !engine.closed
         && clear
         && peer.permissions.may(Path::Inline)
-        && calls::send_active(core, peer, label, len, &words) == Ok(true);
+        && calls::send_active(&mut core.lane_budget, peer, label, len, &words) == Ok(true);
     if goes {
         peer.record.count_sent(Path::Inline, len as u64);
         peer.record.called.add(u64::from(!label.verb.is_answer()));
@@ -54,19 +57,19 @@ pub(crate) fn post_active(
 }
 
 /// Lets an operation continue; its end has the effect `act`.
-pub(crate) fn act_on(engine: &mut Engine, key: OpKey, act: Act) {
+pub(crate) fn act_on(core: &mut Core, key: OpKey, act: Act) {
     if let Act::Gone { origin, bytes, .. } | Act::Asked { origin: Some(origin), bytes, .. } = &act {
-        engine.core.active.charge(*origin, *bytes);
+        core.active.charge(*origin, *bytes);
     }
-    match engine.core.ops.get_mut(key) {
+    match core.ops.get_mut(key) {
         Some(op) if op.done.is_none() => {
             op.abandoned = true;
             op.keeps = Some(Keeps::Act(act));
         }
         _ => {
-            let done = engine.core.ops.take_done(key).unwrap_or(Err(Error::Closed));
-            engine.core.ops.settled.push((key, act, done));
-            settle::settle(&mut engine.core);
+            let done = core.ops.take_done(key).unwrap_or(Err(Error::Closed));
+            core.ops.settled.push((key, act, done));
+            settle::settle(core);
         }
     }
 }
@@ -101,9 +104,9 @@ pub(crate) fn post_request(
 ) -> Result<OpKey> {
     let bytes = MESSAGE_COST + memory.len();
     match post_active(engine, peer, label, memory) {
-        Ok(key) => act_on(engine, key, Act::Asked { answer, origin, bytes, buffer }),
+        Ok(key) => act_on(&mut engine.core, key, Act::Asked { answer, origin, bytes, buffer }),
         Err(error) => {
-            expect_none(engine, answer);
+            expect_none(&mut engine.core.ops, &mut engine.core.active, answer);
             return Err(error);
         }
     }
@@ -111,9 +114,9 @@ pub(crate) fn post_request(
 }
 
 /// Undoes [`expect_answer`].
-pub(crate) fn expect_none(engine: &mut Engine, answer: OpKey) {
-    if let Some(origin) = engine.core.ops.remove(answer).and_then(|op| op.origin) {
-        engine.core.active.shut(origin);
+pub(crate) fn expect_none(ops: &mut OpTable, active: &mut Queues, answer: OpKey) {
+    if let Some(origin) = ops.remove(answer).and_then(|op| op.origin) {
+        active.shut(origin);
     }
 }
 
@@ -122,6 +125,10 @@ pub(crate) fn fail(engine: &mut Engine, id: PeerId, token: u32, failure: Failure
     let label = Label { verb: Verb::Failed, id: failure as u32, token };
     // A peer that is gone waits for nothing.
     if let Ok(key) = post_active(engine, id, label, Scatter::empty()) {
-        act_on(engine, key, Act::Gone { origin: id, bytes: MESSAGE_COST, buffer: Box::new(()) });
+        act_on(
+            &mut engine.core,
+            key,
+            Act::Gone { origin: id, bytes: MESSAGE_COST, buffer: Box::new(()) },
+        );
     }
 }

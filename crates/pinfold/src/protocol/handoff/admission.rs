@@ -8,6 +8,7 @@ use crate::{
         core::Core,
         engine::Engine,
         op::{Op, OpKey, OpKind, SendOp},
+        op_table::OpTable,
         peer::Peer,
     },
 };
@@ -23,8 +24,8 @@ pub(crate) enum Admission {
 }
 
 /// The state of a send of memory that is given.
-pub(crate) fn admission(engine: &Engine, key: OpKey) -> Admission {
-    match engine.core.ops.get(key) {
+pub(crate) fn admission(ops: &OpTable, key: OpKey) -> Admission {
+    match ops.get(key) {
         Some(Op { kind: OpKind::Send(SendOp { charge: 0, .. }), done: None, .. }) => {
             Admission::Held
         }
@@ -50,10 +51,10 @@ pub(crate) fn charge_early(engine: &mut Engine, mut send: SendOp) -> SendOp {
 }
 
 /// The error of a donated buffer that its receiver has no room for.
-pub(crate) fn held(engine: &Engine) -> Error {
+pub(crate) fn held(ops: &OpTable) -> Error {
     Error::LimitReached {
         what: "the memory that is given to a peer and not back, in bytes,",
-        limit: engine.core.ops.given.bytes_max(),
+        limit: ops.given.bytes_max(),
         remedy: "wait until it has dropped views, or raise Builder::given_bytes_max",
     }
 }

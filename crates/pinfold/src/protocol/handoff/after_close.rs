@@ -20,9 +20,11 @@ use super::{
 };
 use crate::{
     Error, Path, PeerId, Receipt, Result,
+    copy::Copier,
     endpoint::DonatedBuf,
     memory::{
         arena::after_close::{self, Holder},
+        imported_extents::ImportedExtents,
         scatter::Scatter,
     },
     protocol::rma::cma::CmaAccess,
@@ -111,10 +113,10 @@ pub(crate) fn leave_donations(core: &mut Core, peer: &mut Peer) {
 }
 
 /// Takes the extents that a peer that is gone had sent over its socket.
-pub(crate) fn take_last_extents(core: &mut Core, peer: &mut Peer) {
+pub(crate) fn take_last_extents(imported: &mut ImportedExtents, peer: &mut Peer) {
     let mut ends = 0;
     for _ in 0..LAST_TURNS {
-        match extent_exchange::take_extents(core, peer) {
+        match extent_exchange::take_extents(imported, peer) {
             Ok(Exchanged::Some) => {}
             // A reset of the connection is reported before the messages sent earlier.
             Ok(Exchanged::Closed) if ends == 0 => ends += 1,
@@ -150,7 +152,10 @@ pub(crate) fn take_over(core: &mut Core, peer: &mut Peer) {
     for (sid, rts, list) in waiting {
         left.push(match (list, rts.exported) {
             (Some(list), _) => {
-                let exported_parts = lists::find_parts(core, peer, &list, rts.len).ok().flatten();
+                let exported_parts =
+                    lists::find_parts(&mut core.wakes, &mut core.imported, peer, &list, rts.len)
+                        .ok()
+                        .flatten();
                 exported_parts.map(|exported_parts| Left::Parts {
                     exported_parts,
                     sid,
@@ -185,7 +190,7 @@ fn end_alone(core: &mut Core, peer: &mut Peer, key: OpKey, get: Get) {
         peer.claims.give_claim(shared.claim);
     }
     let Get { tag, len, want, source, .. } = get;
-    room::op_stage(core, key, RecvStage::Streaming { peer: peer.id });
+    room::op_stage(&mut core.ops, key, RecvStage::Streaming { peer: peer.id });
     copy_left(core, key, (peer.id, tag, len), want, &source);
 }
 
@@ -226,12 +231,12 @@ pub(crate) fn hand_out(
 }
 
 /// Drops a message that no receive will ask for.
-pub(crate) fn let_go_of(core: &mut Core, left: Left) {
+pub(crate) fn let_go_of(imported: &mut ImportedExtents, left: Left) {
     match left {
-        Left::One(loan) => core.imported.give_back(&loan),
+        Left::One(loan) => imported.give_back(&loan),
         Left::Parts { exported_parts, tie, .. } => {
             drop(exported_parts);
-            core.imported.settle();
+            imported.settle();
             drop(tie);
         }
     }
@@ -254,7 +259,7 @@ fn copy_left(
 ) {
     let Some(op) = core.ops.recv_mut(key) else { return };
     let memory = std::mem::replace(&mut op.memory, Scatter::empty());
-    let copied = copy_whole(core, &memory, want, source);
+    let copied = copy_whole(&mut core.store, &memory, want, source);
     if let Some(op) = core.ops.recv_mut(key) {
         op.memory = memory;
     }
@@ -263,24 +268,22 @@ fn copy_left(
             let mut receipt = Receipt::new(Path::Mapped, want);
             receipt.copied_user = want;
             receipt.note_copies(core.copies.take_largest());
-            let bytes = room::own_bytes(core, key, want);
+            let bytes = room::own_bytes(&mut core.ops, key, want);
             deliver::arrive(core, key, Arrived { peer: id, tag, len, receipt, bytes, loan: None });
         }
         Err(error) => ends::finish(core, key, Err(error)),
     }
 }
 
-fn copy_whole(core: &mut Core, memory: &Scatter, want: u64, source: &There) -> Result<()> {
+fn copy_whole(store: &mut Copier, memory: &Scatter, want: u64, source: &There) -> Result<()> {
     let mut done = 0;
     while done < want {
         let len = want - done;
         let copied = match source {
             There::Mapped { mapping, offset } => {
-                memory.copy_out_of(&mut core.store, mapping, offset + done, done, len)
+                memory.copy_out_of(store, mapping, offset + done, done, len)
             }
-            There::ExportedParts(exported_parts) => {
-                exported_parts.copy(memory, &mut core.store, done, len)
-            }
+            There::ExportedParts(exported_parts) => exported_parts.copy(memory, store, done, len),
             There::Remote(_) => Err(rustix::io::Errno::SRCH.into()),
         };
         done +=
@@ -294,7 +297,7 @@ pub(crate) fn let_frames_go(core: &mut Core, peer: &mut Peer) {
     let cost = |donation: &DonatedBuf| account::cost(donation.len() as u64);
     let mut any = false;
     while let Some((tag, donation)) = core.ops.given.next(peer.id, cost, true) {
-        frames::queue_frame(core, peer, tag, donation);
+        frames::queue_frame(&mut core.ops, peer, tag, donation);
         any = true;
     }
     if any {

@@ -8,10 +8,11 @@ use crate::{
     wire::rendezvous::Exported,
     worker::{
         core::Core,
-        engine::Engine,
         gauges,
         op::{Keeps, Op, OpKey, OpKind, SendOp, SendStage},
+        op_table::OpTable,
         peer::Peer,
+        table::PeerTable,
     },
 };
 
@@ -33,14 +34,14 @@ pub(crate) fn collect_from(core: &mut Core, peer: &mut Peer) {
         peer.record.count_sent(Path::Handoff, donation.len() as u64);
     }
     peer.update_waiting_gauges();
-    gauges::update_given_gauges(core, peer);
+    gauges::update_given_gauges(&core.ops, peer);
 }
 
 /// The operation that counted donated buffer `sid` is from now on. `None` if the count has
 /// ended the buffer: the peer's word about it is older than the count.
 #[cold]
 pub(crate) fn donation_op(
-    core: &mut Core,
+    ops: &mut OpTable,
     peer: &mut Peer,
     sid: u32,
 ) -> Result<Option<OpKey>, Violation> {
@@ -53,14 +54,14 @@ pub(crate) fn donation_op(
     let (donation, tag, is_frame) = match fate {
         Fate::Out { donation, tag, is_frame } => (donation.clone(), *tag, *is_frame),
         Fate::Op(key) => {
-            let open = core.ops.send_mut(*key).is_some();
+            let open = ops.send_mut(*key).is_some();
             return open.then_some(Some(*key)).ok_or(Violation("it ended a donation twice"));
         }
     };
     let send = donation_send(peer.id, tag, donation.part(), donation.exported());
     let charge = account::cost(donation.len() as u64);
     let send = OpKind::Send(SendOp { stream: Some(sid), charge, is_frame, ..send });
-    let key = core.ops.insert(Op::kept(Some(Keeps::DonatedBuf { donation }), send));
+    let key = ops.insert(Op::kept(Some(Keeps::DonatedBuf { donation }), send));
     *fate = Fate::Op(key);
     Ok(Some(key))
 }
@@ -79,13 +80,13 @@ pub(super) fn donation_send(peer: PeerId, tag: u64, memory: Part, exported: Expo
 }
 
 /// Ends the donated buffers that receivers have given back.
-pub(crate) fn collect_all(engine: &mut Engine) {
-    if engine.core.donations_out == 0 {
+pub(crate) fn collect_all(peers: &mut PeerTable, core: &mut Core) {
+    if core.donations_out == 0 {
         return;
     }
-    for id in engine.peers.ids() {
-        if let Some(peer) = engine.peers.get_mut(id) {
-            collect_from(&mut engine.core, peer);
+    for id in peers.ids() {
+        if let Some(peer) = peers.get_mut(id) {
+            collect_from(core, peer);
         }
     }
 }

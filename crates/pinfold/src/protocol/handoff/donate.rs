@@ -20,6 +20,7 @@ use crate::{
         engine::Engine,
         fast_path, gauges,
         op::{Keeps, Op, OpKey, OpKind, SendOp},
+        op_table::OpTable,
         peer::Peer,
         post,
     },
@@ -36,7 +37,8 @@ pub(crate) fn hand_off(
 ) -> Result<OpKey> {
     let (memory, exported) = (donation.part(), donation.exported());
     if let Some((peer, core)) = open_way(engine, id, exported, memory.len()) {
-        let send = OpKind::Send(charged(core, collect::donation_send(id, tag, memory, exported)));
+        let send =
+            OpKind::Send(charged(&mut core.ops, collect::donation_send(id, tag, memory, exported)));
         let keeps = Some(Keeps::DonatedBuf { donation: donation.clone() });
         let key = core.ops.insert(Op { keeps, ..Op::new(send) });
         announce_donation(core, peer, key.index, rts(tag, memory, exported, 0));
@@ -109,9 +111,9 @@ fn open_way(
 }
 
 /// Charges a send of memory that is given.
-fn charged(core: &mut Core, send: SendOp) -> SendOp {
+fn charged(ops: &mut OpTable, send: SendOp) -> SendOp {
     let charge = account::cost(send.memory.len());
-    core.ops.given.charge(send.peer, charge);
+    ops.given.charge(send.peer, charge);
     SendOp { charge, ..send }
 }
 
@@ -122,7 +124,7 @@ fn announce_donation(core: &mut Core, peer: &mut Peer, sid: u32, rts: Rts) {
     failpoint::hit(Point::AfterAnnounce);
     peer.waiting += 1;
     peer.update_waiting_gauges();
-    gauges::update_given_gauges(core, peer);
+    gauges::update_given_gauges(&core.ops, peer);
     answers::ring(core, peer);
 }
 

@@ -7,6 +7,7 @@ use crate::{
     worker::{
         core::Core,
         op::{Keeps, Op, OpKind, SendOp, SendStage},
+        op_table::OpTable,
         peer::Peer,
     },
 };
@@ -19,14 +20,14 @@ pub(crate) fn fresh(peer: PeerId, tag: u64, donation: &DonatedBuf) -> SendOp {
 }
 
 /// Queues a frame, which counts as being out.
-pub(super) fn queue_frame(core: &mut Core, peer: &mut Peer, tag: u64, donation: DonatedBuf) {
+pub(super) fn queue_frame(ops: &mut OpTable, peer: &mut Peer, tag: u64, donation: DonatedBuf) {
     let cost = account::cost(donation.len() as u64);
-    core.ops.given.charge(peer.id, cost);
+    ops.given.charge(peer.id, cost);
     let send = fresh(peer.id, tag, &donation);
     let send = SendOp { charge: cost, is_frame: true, ..send };
     debug_assert!(matches!(send.stage, SendStage::Fresh));
     let op = Op::kept(Some(Keeps::DonatedBuf { donation }), OpKind::Send(send));
-    let key = core.ops.insert(op);
+    let key = ops.insert(op);
     peer.queue_send(key);
 }
 
@@ -40,7 +41,7 @@ pub(crate) fn next_frame(core: &mut Core, peer: &mut Peer) -> bool {
     let cost = |donation: &DonatedBuf| account::cost(donation.len() as u64);
     match core.ops.given.next(peer.id, cost, false) {
         Some((tag, donation)) => {
-            queue_frame(core, peer, tag, donation);
+            queue_frame(&mut core.ops, peer, tag, donation);
             true
         }
         None => {

@@ -43,7 +43,7 @@ pub(crate) fn give_latest(
                 return Ok(None);
             };
             let (peer, core) = engine.peer_mut(id)?;
-            frames::queue_frame(core, peer, tag, donation);
+            frames::queue_frame(&mut core.ops, peer, tag, donation);
             pump(engine, id);
             Ok(None)
         }
@@ -51,7 +51,7 @@ pub(crate) fn give_latest(
             if replaced.is_some() {
                 peer.record.replaced.add(1);
             }
-            gauges::update_given_gauges(core, peer);
+            gauges::update_given_gauges(&core.ops, peer);
             // The frame is looked at again in each turn.
             core.block(peer);
             engine.kick_if_needed();

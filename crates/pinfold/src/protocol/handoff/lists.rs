@@ -5,6 +5,7 @@ use std::sync::Arc;
 use crate::{
     Path, Receipt, Result,
     error::Error,
+    memory::imported_extents::ImportedExtents,
     protocol::{
         handoff::parts::{ExportedParts, List, Parts, Shelved},
         rendezvous::fin,
@@ -17,7 +18,7 @@ use crate::{
     worker::{
         core::Core,
         ends, extent_exchange,
-        op::{Arrived, Done, Lending, OpKey},
+        op::{Arrived, Done, Lending, OpKey, Wakes},
         peer::Peer,
         posted,
     },
@@ -54,7 +55,8 @@ pub(crate) fn read_list(peer: &mut Peer, rts: &Rts) -> Result<Option<List>, Viol
 /// The mappings of all parts of a message, of which `want` bytes are needed; `None` if one of
 /// them is not mapped here, or is not present.
 pub(crate) fn find_parts(
-    core: &mut Core,
+    wakes: &mut Wakes,
+    imported: &mut ImportedExtents,
     peer: &mut Peer,
     list: &[Listed],
     want: u64,
@@ -62,8 +64,8 @@ pub(crate) fn find_parts(
     let (mut exported_parts, mut begin) = (Vec::<Shelved>::with_capacity(list.len()), 0);
     for part in list {
         let Listed { exported, len } = *part;
-        extent_exchange::await_extent(core, peer, exported.extent)?;
-        let Some(mapping) = core.imported.get(peer.id, exported.extent) else {
+        extent_exchange::await_extent(wakes, imported, peer, exported.extent)?;
+        let Some(mapping) = imported.get(peer.id, exported.extent) else {
             return Ok(None);
         };
         if mapping.get(exported.offset, len).is_none() {
@@ -77,7 +79,7 @@ pub(crate) fn find_parts(
         // its place.
         let file = match exported_parts.last() {
             Some(last) if Arc::ptr_eq(&last.mapping, &mapping) => last.file.clone(),
-            _ => core.imported.file(peer.id, exported.extent),
+            _ => imported.file(peer.id, exported.extent),
         };
         exported_parts.push(Shelved { begin, mapping, file, part: *part });
         begin += len;
@@ -97,7 +99,9 @@ pub(crate) fn lend_parts(
     if !core.ops.recv_mut(key).is_some_and(|op| op.as_view) {
         return Ok(false);
     }
-    let Some(exported_parts) = find_parts(core, peer, list, rts.len)? else {
+    let Some(exported_parts) =
+        find_parts(&mut core.wakes, &mut core.imported, peer, list, rts.len)?
+    else {
         return Ok(false);
     };
     let (tag, len) = (rts.tag, rts.len);
@@ -108,7 +112,7 @@ pub(crate) fn lend_parts(
         ends::finish(core, key, Err(Error::Cancelled));
         return Ok(true);
     }
-    posted::note_lent(core, key, sid, rts, Some(list));
+    posted::note_lent(&mut core.ops, key, sid, rts, Some(list));
     let parts = Box::new(Parts { parts: exported_parts.lent(), sid, tie: peer.rx.tie() });
     let (receipt, loan) = (Receipt::new(Path::Handoff, len), Some(Lending::Parts(parts)));
     // The message is counted once it is known how it came.

@@ -11,7 +11,7 @@ use crate::{
     Path, PeerId, Receipt, Result,
     endpoint::DonatedBuf,
     protocol::{handoff::admission, rendezvous::fin},
-    status::Tally,
+    status::{Status, Tally},
     wire::rendezvous::By,
     worker::{
         engine::Engine,
@@ -36,9 +36,9 @@ pub(crate) fn hand_off_parts(
 
 /// Counts a peer's message in parts that was brought into a row here, `copied` bytes of it by
 /// copying.
-pub(crate) fn count_contiguous(engine: &mut Engine, id: PeerId, path: Path, len: u64, copied: u64) {
-    engine.core.status.record_of(id).count_received(path, len);
-    engine.core.status.copied_user.add(copied);
+pub(crate) fn count_contiguous(status: &Status, id: PeerId, path: Path, len: u64, copied: u64) {
+    status.record_of(id).count_received(path, len);
+    status.copied_user.add(copied);
 }
 
 /// Tells the peer that parts of its memory are no longer in use, and how their message was

@@ -22,6 +22,7 @@ use crate::{
         core::Core,
         ends,
         op::{Copied, Done, OpKey, SendStage},
+        op_table::OpTable,
         outbound,
         peer::Peer,
         peer_times::TOOK_NS_MAX,
@@ -36,7 +37,7 @@ pub(crate) fn answered(
     body: &Body,
 ) -> Result<(), Violation> {
     let cts = Cts::read(body).ok_or(Violation("it answered in no known way"))?;
-    let Some(key) = our_send(core, peer, sid)? else { return Ok(()) };
+    let Some(key) = our_send(&mut core.ops, peer, sid)? else { return Ok(()) };
     let Some(op) = core.ops.send_mut(key) else { return Ok(()) };
     match (&op.stage, cts) {
         (SendStage::Waiting { .. }, _) => peer.waiting = peer.waiting.saturating_sub(1),
@@ -117,7 +118,7 @@ pub(crate) fn fetched(
     sid: u32,
     fin: Fin,
 ) -> Result<(), Violation> {
-    let Some(key) = our_send(core, peer, sid)? else { return Ok(()) };
+    let Some(key) = our_send(&mut core.ops, peer, sid)? else { return Ok(()) };
     let Some(op) = core.ops.send_mut(key) else { return Ok(()) };
     let len = op.memory.len();
     let mut taken_over = None;
@@ -198,12 +199,12 @@ pub(crate) fn fetched(
 }
 
 /// Our open send with a peer's stream number; `None` if it has ended meanwhile.
-fn our_send(core: &mut Core, peer: &mut Peer, sid: u32) -> Result<Option<OpKey>, Violation> {
+fn our_send(ops: &mut OpTable, peer: &mut Peer, sid: u32) -> Result<Option<OpKey>, Violation> {
     if returns::is_counted(sid) {
-        return collect::donation_op(core, peer, sid);
+        return collect::donation_op(ops, peer, sid);
     }
-    let key = core.ops.at(sid).ok_or(Violation("it answered a message that is not open"))?;
-    match core.ops.send_mut(key) {
+    let key = ops.at(sid).ok_or(Violation("it answered a message that is not open"))?;
+    match ops.send_mut(key) {
         Some(op) if op.peer == peer.id && op.stream.is_none() => Ok(Some(key)),
         _ => Err(Violation("it answered a message that is not its own")),
     }

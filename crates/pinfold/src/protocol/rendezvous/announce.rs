@@ -9,16 +9,16 @@ use crate::{
     memory::scatter::{Part, Scatter},
     protocol::handoff::offers,
     status::Tally,
-    transport::shm::ring::Violation,
+    transport::shm::{budget::Budget, ring::Violation},
     wire::{
         active::Verb,
         descriptor::{Header, Kind, Piece},
         rendezvous::Rts,
     },
     worker::{
-        core::Core,
         extent_exchange, gauges,
         op::{OpKey, SendOp, SendStage},
+        op_table::OpTable,
         peer::Peer,
         routing::{self, Step},
     },
@@ -26,7 +26,8 @@ use crate::{
 
 /// Announces a message; it stays in its memory until the receiver asks for it.
 pub(crate) fn announce(
-    core: &mut Core,
+    ops: &mut OpTable,
+    lane_budget: &mut Budget,
     peer: &mut Peer,
     key: OpKey,
     op: &mut SendOp,
@@ -54,7 +55,7 @@ pub(crate) fn announce(
     };
     let given = op.receipt.path == Path::Handoff;
     let list = match given && op.memory.parts() > 1 {
-        true => match write_list(core, peer, &op.memory) {
+        true => match write_list(lane_budget, peer, &op.memory) {
             Ok(list) => list,
             Err(None) => return Ok(Step::Stuck),
             Err(Some(violation)) => return Err(violation),
@@ -73,7 +74,7 @@ pub(crate) fn announce(
     failpoint::hit(Point::AfterAnnounce);
     op.started = clock::ticks();
     if !given {
-        gauges::note_wait(core, peer, key, op.started);
+        gauges::note_wait(ops, peer, key, op.started);
     }
     peer.waiting += 1;
     peer.two_way.announce(op.started);
@@ -84,12 +85,12 @@ pub(crate) fn announce(
 /// Writes the list of a message in several parts. Returns `Ok(None)` if the message cannot be
 /// given in parts after all, `Err(None)` if there is no room just now.
 pub(crate) fn write_list(
-    core: &mut Core,
+    lane_budget: &mut Budget,
     peer: &mut Peer,
     memory: &Scatter,
 ) -> Result<Option<Piece>, Option<Violation>> {
     let Some(bytes) = offers::shelve_parts(peer, memory) else { return Ok(None) };
-    let piece = routing::lend(core, peer, bytes.len() as u32).map_err(Some)?.ok_or(None)?;
+    let piece = routing::lend(lane_budget, peer, bytes.len() as u32).map_err(Some)?.ok_or(None)?;
     // A lane whose budget is spent has no more. The piece that was lent goes back when the next
     // one is.
     if (piece.len as usize) < bytes.len() {

@@ -3,7 +3,10 @@
 //! A long one is copied by both sides at once: each claims chunks from its own end until they meet,
 //! so that two cores copy, and a sender that does not run delays nothing.
 
-use std::sync::atomic::{Ordering, fence};
+use std::{
+    collections::VecDeque,
+    sync::atomic::{Ordering, fence},
+};
 
 use pinfold_sys::{cpu::clock, mem::presence::Touch};
 
@@ -34,6 +37,7 @@ use crate::{
         deliver, ends, extent_exchange,
         inbound_stream::{Inbound, Sink},
         op::{Arrived, Get, OpKey, OpKind, RecvOp, RecvStage, SharedGet, There, gone},
+        op_table::OpTable,
         peer::Peer,
         room, streams,
     },
@@ -322,10 +326,10 @@ pub(crate) fn get_step(core: &mut Core, peer: &mut Peer, key: OpKey) -> Result<b
 
 /// Stops every pull from a peer that is being disconnected: nothing more can be claimed.
 /// Returns whether the peer may still be writing the chunks that it had claimed.
-pub(crate) fn stop_gets(core: &mut Core, peer: &mut Peer) -> bool {
+pub(crate) fn stop_gets(ops: &mut OpTable, gets: &mut VecDeque<OpKey>, peer: &mut Peer) -> bool {
     let mut writing = false;
-    for key in &core.gets {
-        if let Some(op) = core.ops.recv_mut(*key)
+    for key in gets {
+        if let Some(op) = ops.recv_mut(*key)
             && let RecvStage::Getting(get) = &mut op.stage
             && get.peer == peer.id
             && let Some(shared) = &mut get.shared
@@ -356,7 +360,7 @@ fn end_get(core: &mut Core, peer: &mut Peer, key: OpKey, get: Get) -> Result<(),
     // that goes without saying.
     fence(Ordering::Acquire);
     if peer.rx.is_closed() && !(get.given && peer.rx.has_left()) {
-        room::op_stage(core, key, RecvStage::Streaming { peer: peer.id });
+        room::op_stage(&mut core.ops, key, RecvStage::Streaming { peer: peer.id });
         return Ok(());
     }
     let Get { sid, tag, len, want, .. } = get;
@@ -364,7 +368,7 @@ fn end_get(core: &mut Core, peer: &mut Peer, key: OpKey, get: Get) -> Result<(),
     // A peer that died in mid-transfer is reported as dead, when its end is noticed. Its
     // process id may be another process's by now, whose memory was read then.
     if matches!(get.source, There::Remote(_)) && get.reads && !peer.cma_access.is_alive() {
-        room::op_stage(core, key, RecvStage::Streaming { peer: peer.id });
+        room::op_stage(&mut core.ops, key, RecvStage::Streaming { peer: peer.id });
         return Ok(());
     }
     if is_denial(get.errno) {
@@ -430,7 +434,7 @@ fn end_get(core: &mut Core, peer: &mut Peer, key: OpKey, get: Get) -> Result<(),
     {
         op.memory.was_written(want);
     }
-    let bytes = room::own_bytes(core, key, want);
+    let bytes = room::own_bytes(&mut core.ops, key, want);
     deliver::arrive(core, key, Arrived { peer: peer.id, tag, len, receipt, bytes, loan: None });
     Ok(())
 }

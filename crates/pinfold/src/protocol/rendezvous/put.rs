@@ -14,7 +14,7 @@ use rustix::io::Errno;
 use crate::{
     Path,
     failpoint::{self, Point},
-    memory::scatter::Scatter,
+    memory::{imported_extents::ImportedExtents, scatter::Scatter},
     protocol::{
         rendezvous::transfer,
         rma::cma::{Way, is_denial},
@@ -31,7 +31,7 @@ use crate::{
         answers,
         core::Core,
         extent_exchange,
-        op::{Copied, OpKey, Putting, SendStage, There},
+        op::{Copied, OpKey, Putting, SendStage, There, Wakes},
         peer::Peer,
     },
 };
@@ -63,7 +63,7 @@ pub(crate) fn begin_put(
     // A sender that requires the kernel's path gets it.
     let exported = exported.filter(|_| op.required.is_none_or(|path| path == Path::Mapped));
     let mapped = match exported {
-        Some(exported) => find_room(core, peer, exported, want)?,
+        Some(exported) => find_room(&mut core.wakes, &mut core.imported, peer, exported, want)?,
         None => None,
     };
     let writes = peer.cma_access.reaches(place);
@@ -101,14 +101,15 @@ pub(crate) fn begin_put(
 
 /// The receiver's memory as it is mapped here, if all of it is present.
 fn find_room(
-    core: &mut Core,
+    wakes: &mut Wakes,
+    imported: &mut ImportedExtents,
     peer: &mut Peer,
     exported: Exported,
     want: u64,
 ) -> Result<Option<There>, Violation> {
     let Exported { extent, offset } = exported;
-    extent_exchange::await_extent(core, peer, extent)?;
-    let Some(mapping) = core.imported.get(peer.id, extent) else { return Ok(None) };
+    extent_exchange::await_extent(wakes, imported, peer, extent)?;
+    let Some(mapping) = imported.get(peer.id, extent) else { return Ok(None) };
     if mapping.get_mut(offset, want).is_none() {
         return Err(Violation("it wants a message where its arena cannot be written"));
     }

@@ -22,6 +22,7 @@ use crate::{
         core::Core,
         inbound_stream::{Inbound, Sink},
         op::{Get, OpKey, RecvStage, There},
+        op_table::OpTable,
         peer::Peer,
         room, streams,
     },
@@ -66,7 +67,7 @@ pub(crate) fn begin_request(
         looked: started,
         is_over: false,
     };
-    room::op_stage(core, key, RecvStage::Requested(Box::new(requested)));
+    room::op_stage(&mut core.ops, key, RecvStage::Requested(Box::new(requested)));
     core.gets.push_back(key);
     let new = Inbound::new(sid, rts.tag, rts.len, Sink::Op(key));
     let request = Some(request);
@@ -75,8 +76,8 @@ pub(crate) fn begin_request(
 }
 
 /// Returns whether a receive waits for a message that was asked for.
-pub(crate) fn is_requested(core: &mut Core, key: OpKey) -> bool {
-    core.ops.recv_mut(key).is_some_and(|op| matches!(op.stage, RecvStage::Requested(_)))
+pub(crate) fn is_requested(ops: &mut OpTable, key: OpKey) -> bool {
+    ops.recv_mut(key).is_some_and(|op| matches!(op.stage, RecvStage::Requested(_)))
 }
 
 /// Looks whether a message that was asked for still comes, and takes the rest over if not.

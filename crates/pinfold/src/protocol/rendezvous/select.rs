@@ -12,6 +12,7 @@ use rustix::io::Errno;
 
 use crate::{
     Path, Receipt, Refusal,
+    memory::imported_extents::ImportedExtents,
     policy::route::MISSING,
     protocol::{
         handoff::lists,
@@ -27,7 +28,7 @@ use crate::{
         core::Core,
         deliver, extent_exchange,
         inbound_stream::Came,
-        op::{Arrived, Lending, OpKey, RecvStage, There},
+        op::{Arrived, Lending, OpKey, RecvStage, There, Wakes},
         peer::Peer,
         posted, room, streams,
     },
@@ -44,7 +45,7 @@ pub(crate) fn select(
 ) -> Result<(), Violation> {
     let Rts { tag, len, .. } = rts;
     // Any error found from now on ends the receive together with its peer.
-    room::op_stage(core, key, RecvStage::Streaming { peer: peer.id });
+    room::op_stage(&mut core.ops, key, RecvStage::Streaming { peer: peer.id });
     let lent = match list {
         Some(list) => lists::lend_parts(core, peer, key, (sid, &rts), list)?,
         None => rts.given && lend_view(core, peer, key, sid, &rts)?,
@@ -65,10 +66,11 @@ pub(crate) fn select(
     let (want, offered) = (len.min(op.memory.len()), rts.is_offered());
     let to = op.memory.place();
     let mapped = match list {
-        Some(list) => lists::find_parts(core, peer, list, want)?.map(There::ExportedParts),
-        None => find_exported(core, peer, &rts, want)?,
+        Some(list) => lists::find_parts(&mut core.wakes, &mut core.imported, peer, list, want)?
+            .map(There::ExportedParts),
+        None => find_exported(&mut core.wakes, &mut core.imported, peer, &rts, want)?,
     };
-    let room = room::note_room(core, peer, key, len);
+    let room = room::note_room(&mut core.ops, peer, key, len);
     if mapped.is_none()
         && room.is_none()
         && want > 0
@@ -84,7 +86,7 @@ pub(crate) fn select(
         && is_reachable
         && let Some(get) = get::begin_get(core, peer, key, (sid, &rts), want, mapped, (to, room))
     {
-        room::op_stage(core, key, RecvStage::Getting(Box::new(get)));
+        room::op_stage(&mut core.ops, key, RecvStage::Getting(Box::new(get)));
         core.gets.push_back(key);
         return get::get_step(core, peer, key).map(|_| ());
     }
@@ -112,7 +114,7 @@ fn lend_view(
         return Ok(false);
     }
     let Some(exported) = rts.exported else { return Ok(false) };
-    extent_exchange::await_extent(core, peer, exported.extent)?;
+    extent_exchange::await_extent(&mut core.wakes, &mut core.imported, peer, exported.extent)?;
     // A message outside of the extent is left to the ordinary path to judge.
     let Some(mut loan) = core.imported.lend(peer.id, exported, rts.len, sid) else {
         return Ok(false);
@@ -121,7 +123,7 @@ fn lend_view(
     if core.ops.is_abandoned(key) {
         fin::end_loan(core, peer, &loan);
     }
-    posted::note_lent(core, key, sid, rts, None);
+    posted::note_lent(&mut core.ops, key, sid, rts, None);
     let receipt = Receipt::new(Path::Handoff, rts.len);
     let (tag, len, loan) = (rts.tag, rts.len, Some(Lending::One(Box::new(loan))));
     deliver::arrive(core, key, Arrived { peer: peer.id, tag, len, receipt, bytes: None, loan });
@@ -131,14 +133,15 @@ fn lend_view(
 /// The message as it is mapped here, if its sender has put it where it can be mapped, and the
 /// first `want` bytes are present.
 fn find_exported(
-    core: &mut Core,
+    wakes: &mut Wakes,
+    imported: &mut ImportedExtents,
     peer: &mut Peer,
     rts: &Rts,
     want: u64,
 ) -> Result<Option<There>, Violation> {
     let Some(Exported { extent, offset }) = rts.exported else { return Ok(None) };
-    extent_exchange::await_extent(core, peer, extent)?;
-    let Some(mapping) = core.imported.get(peer.id, extent) else { return Ok(None) };
+    extent_exchange::await_extent(wakes, imported, peer, extent)?;
+    let Some(mapping) = imported.get(peer.id, extent) else { return Ok(None) };
     if mapping.get(offset, rts.len).is_none() {
         return Err(Violation("it announced a message outside its arena"));
     }

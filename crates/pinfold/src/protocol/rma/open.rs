@@ -9,13 +9,14 @@
 use std::sync::Arc;
 
 use super::{
-    registry::{Entry, Memory},
+    registry::{Entry, Memory, Registry},
     way::{Asked, Exposed, Lent, Opening, Reached, Way},
 };
 use crate::{
     Error, Path, PeerId, Refusal, Result,
     endpoint::rma::RegionKey,
     failpoint::{self, Point},
+    memory::imported_extents::ImportedExtents,
     transport::shm::ring::Violation,
     wire::{
         descriptor::Kind,
@@ -68,8 +69,8 @@ fn fits(at: u64, len: u64) -> bool {
 
 /// Returns an error unless a region of a peer's that cannot be mapped can be used through the
 /// kernel.
-fn check_reach(core: &Core, peer: &Peer, why_not_mapped: Refusal, writable: bool) -> Result<()> {
-    if core.strict && !is_by_choice(why_not_mapped) {
+fn check_reach(strict: bool, peer: &Peer, why_not_mapped: Refusal, writable: bool) -> Result<()> {
+    if strict && !is_by_choice(why_not_mapped) {
         return Err(Error::PathRefused { path: Path::Mapped, why: why_not_mapped });
     }
     let refused = |why| Error::OutOfReach { mapped: why_not_mapped, cma: why };
@@ -90,16 +91,16 @@ pub(crate) fn asked(
     if open.by == By::Owner && peer.shares_memory() {
         return Err(Violation("it asked for what goes between hosts"));
     }
-    let opened = answer_for(core, peer, &open);
+    let opened = answer_for(&mut core.registry, peer, &open);
     failpoint::hit(Point::BeforeOpened);
     answers::answer(core, peer, Kind::Opened, number, &opened.body());
     failpoint::hit(Point::AfterOpened);
     Ok(())
 }
 
-fn answer_for(core: &mut Core, peer: &mut Peer, open: &Open) -> Opened {
-    let full = core.registry.deferred_free.is_full_of(&peer.cma_access);
-    let Ok(entry) = core.registry.find(&open.claim) else { return Opened::Unknown };
+fn answer_for(registry: &mut Registry, peer: &mut Peer, open: &Open) -> Opened {
+    let full = registry.deferred_free.is_full_of(&peer.cma_access);
+    let Ok(entry) = registry.find(&open.claim) else { return Opened::Unknown };
     let Entry { start, len, stamp, .. } = *entry;
     let (writable, flag) = (entry.is_writable(), entry.flag.clone());
     let extent = Extent { start, len, writable };
@@ -165,10 +166,20 @@ pub(crate) fn opened(
         (Opened::Unshared, None) => return ask_again(core, peer, key, open),
         // Both channel messages were sent before the answer.
         (Opened::Here(site), None) => {
-            extent_exchange::await_extent(core, peer, site.memory.extent)?;
-            extent_exchange::await_extent(core, peer, site.flag.extent)?;
+            extent_exchange::await_extent(
+                &mut core.wakes,
+                &mut core.imported,
+                peer,
+                site.memory.extent,
+            )?;
+            extent_exchange::await_extent(
+                &mut core.wakes,
+                &mut core.imported,
+                peer,
+                site.flag.extent,
+            )?;
             let Site { start, len, stamp, writable, .. } = site;
-            match lend_region(core, peer, site) {
+            match lend_region(&mut core.imported, peer, site) {
                 Some(lent) => {
                     let way = Way::Mapped { lent, stamp };
                     Ok(Opening { extent: Extent { start, len, writable }, way })
@@ -182,15 +193,16 @@ pub(crate) fn opened(
             Ok(Opening { extent, way: Way::Owner(why) })
         }
         (Opened::There(spot), Some(why)) if open.by == By::Kernel => {
-            reach_region(core, peer, spot, why)?
+            reach_region(core.strict, peer, spot, why)?
         }
         (Opened::Refused(code), Some(mapped)) => {
             let cma = Refusal::from_code(code);
             let cma = cma.ok_or(Violation("it refused for no known reason"))?.mirrored();
-            check_reach(core, peer, mapped, false).and(Err(Error::OutOfReach { mapped, cma }))
+            check_reach(core.strict, peer, mapped, false)
+                .and(Err(Error::OutOfReach { mapped, cma }))
         }
         (Opened::Exposed(exposure), _) if open.by != By::Owner => {
-            reach_addresses(core, peer, exposure)?
+            reach_addresses(core.strict, peer, exposure)?
         }
         (Opened::Agent(extent), Some(_))
             if open.by == By::Owner && fits(extent.start, extent.len) =>
@@ -205,7 +217,7 @@ pub(crate) fn opened(
     if let (true, Ok(Opening { way: Way::Mapped { lent, .. }, .. })) =
         (core.ops.is_abandoned(key), &result)
     {
-        give_region_back(core, lent);
+        give_region_back(&mut core.imported, lent);
     }
     ends::finish(core, key, result.map(|opening| Done::Opened(Box::new(opening))));
     Ok(())
@@ -215,7 +227,7 @@ pub(crate) fn opened(
 /// possible.
 fn ask_again(core: &mut Core, peer: &mut Peer, key: OpKey, open: Open) -> Result<(), Violation> {
     let why = Refusal::NotMapped;
-    if let Err(error) = check_reach(core, peer, why, false) {
+    if let Err(error) = check_reach(core.strict, peer, why, false) {
         ends::finish(core, key, Err(error));
         return Ok(());
     }
@@ -227,14 +239,14 @@ fn ask_again(core: &mut Core, peer: &mut Peer, key: OpKey, open: Open) -> Result
     Ok(())
 }
 
-pub(super) fn lend_region(core: &mut Core, peer: &Peer, site: Site) -> Option<Lent> {
+pub(super) fn lend_region(imported: &mut ImportedExtents, peer: &Peer, site: Site) -> Option<Lent> {
     let Site { memory, len, flag, writable, .. } = site;
     if !flag.offset.is_multiple_of(8) || !memory.offset.is_multiple_of(64) {
         return None;
     }
-    let memory = core.imported.lend(peer.id, memory, len, 0)?;
-    let Some(flag) = core.imported.lend(peer.id, flag, 8, 0) else {
-        core.imported.give_back(&memory);
+    let memory = imported.lend(peer.id, memory, len, 0)?;
+    let Some(flag) = imported.lend(peer.id, flag, 8, 0) else {
+        imported.give_back(&memory);
         return None;
     };
     Some(Lent { memory, flag, len, writable, fence: peer.fence })
@@ -244,7 +256,7 @@ pub(super) fn lend_region(core: &mut Core, peer: &Peer, site: Site) -> Option<Le
 /// for the kernel reads and writes them in the peer's process; but this side computes with
 /// them.
 fn reach_region(
-    core: &Core,
+    strict: bool,
     peer: &Peer,
     spot: Spot,
     why_not_mapped: Refusal,
@@ -254,12 +266,12 @@ fn reach_region(
     let cma_access = Arc::clone(&peer.cma_access);
     let way = Way::Kernel(Reached { spot, cma_access, why_not_mapped });
     let opening = Opening { extent: Extent { start, len, writable }, way };
-    Ok(check_reach(core, peer, why_not_mapped, writable).map(|()| opening))
+    Ok(check_reach(strict, peer, why_not_mapped, writable).map(|()| opening))
 }
 
 /// Takes an answer that names exposed addresses, likewise.
 fn reach_addresses(
-    core: &Core,
+    strict: bool,
     peer: &Peer,
     exposure: Exposure,
 ) -> Result<Result<Opening>, Violation> {
@@ -268,7 +280,7 @@ fn reach_addresses(
     let opening = opening(peer, exposure);
     let Way::Addresses(exposed) = &opening.way else { return Ok(Ok(opening)) };
     Ok(match exposed.denied() {
-        Some(why) if core.strict && !is_by_choice(why) => {
+        Some(why) if strict && !is_by_choice(why) => {
             Err(Error::PathRefused { path: Path::Cma, why })
         }
         _ => Ok(opening),
@@ -276,9 +288,9 @@ fn reach_addresses(
 }
 
 /// Gives a region's memory back.
-pub(crate) fn give_region_back(core: &mut Core, lent: &Lent) {
-    core.imported.give_back(&lent.memory);
-    core.imported.give_back(&lent.flag);
+pub(crate) fn give_region_back(imported: &mut ImportedExtents, lent: &Lent) {
+    imported.give_back(&lent.memory);
+    imported.give_back(&lent.flag);
 }
 
 /// Addresses that a peer exposes.

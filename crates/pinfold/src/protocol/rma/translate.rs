@@ -3,7 +3,7 @@
 
 use super::{
     open,
-    registry::{Entry, Memory},
+    registry::{Entry, Memory, Registry},
     way::Lent,
 };
 use crate::{
@@ -15,7 +15,7 @@ use crate::{
         rendezvous::Exported,
         space::{Answered, Behind, Claim, Refused},
     },
-    worker::{core::Core, engine::Engine, extent_exchange, peer::Peer, teardown},
+    worker::{engine::Engine, extent_exchange, peer::Peer, teardown},
 };
 
 /// Alignment at which mappings of extents can begin: `Mapped` relies on it.
@@ -32,20 +32,20 @@ pub(crate) fn translate_for(
     let Ok((peer, core)) = engine.peer_mut(id) else {
         return Answered::Refused(Refused::Unknown);
     };
-    match translate(core, peer, claim, address, writes) {
+    match translate(&mut core.registry, peer, claim, address, writes) {
         Ok(answer) => answer,
         Err(why) => Answered::Refused(why),
     }
 }
 
 fn translate(
-    core: &mut Core,
+    registry: &mut Registry,
     peer: &mut Peer,
     claim: &Claim,
     address: u64,
     writes: bool,
 ) -> Result<Answered, Refused> {
-    let entry = core.registry.find(claim)?;
+    let entry = registry.find(claim)?;
     entry.check_address(address, 1, writes)?;
     let (start, end, may_write) = (entry.start, entry.start + entry.len, entry.is_writable());
     let flag = entry.flag.clone();
@@ -71,7 +71,7 @@ fn translate(
     let memory = extent_exchange::export_at(peer, &extent, first);
     let flag = extent_exchange::export_at(peer, &flag.extent, flag.offset);
     let (Some(memory), Some(flag)) = (memory, flag) else { return Ok(page) };
-    if let Ok(Entry { memory: Memory::Addresses(kept), .. }) = core.registry.find(claim)
+    if let Ok(Entry { memory: Memory::Addresses(kept), .. }) = registry.find(claim)
         && !kept.arenas.iter().any(|kept| kept.id() == extent.id())
     {
         kept.arenas.push(extent);
@@ -85,7 +85,7 @@ fn translate(
 /// `None` if it cannot be mapped.
 pub(crate) fn lend_flag(engine: &mut Engine, id: PeerId, flag: Exported) -> Option<Loan> {
     let (peer, core) = engine.peer_mut(id).ok()?;
-    match extent_exchange::await_extent(core, peer, flag.extent) {
+    match extent_exchange::await_extent(&mut core.wakes, &mut core.imported, peer, flag.extent) {
         Ok(()) if flag.offset.is_multiple_of(8) => core.imported.lend(id, flag, 8, 0),
         Ok(()) => None,
         Err(violation) => {
@@ -106,10 +106,22 @@ pub(crate) fn lend_translated(
     let Behind { start, len, writable, memory, flag } = behind;
     let (peer, core) = engine.peer_mut(id).ok()?;
     // Both channel messages were sent before the answer.
-    let came = extent_exchange::await_extent(core, peer, memory.extent)
-        .and_then(|()| extent_exchange::await_extent(core, peer, flag.extent));
+    let came =
+        extent_exchange::await_extent(&mut core.wakes, &mut core.imported, peer, memory.extent)
+            .and_then(|()| {
+                extent_exchange::await_extent(
+                    &mut core.wakes,
+                    &mut core.imported,
+                    peer,
+                    flag.extent,
+                )
+            });
     match came {
-        Ok(()) => open::lend_region(core, peer, Site { start, memory, len, flag, stamp, writable }),
+        Ok(()) => open::lend_region(
+            &mut core.imported,
+            peer,
+            Site { start, memory, len, flag, stamp, writable },
+        ),
         Err(violation) => {
             teardown::cut_off(engine, id, violation);
             None

@@ -3,6 +3,8 @@
 use crate::{
     Error, Gone, PeerId, Result,
     worker::{
+        connections::Connections,
+        core::Core,
         ends,
         engine::Engine,
         op::{Done, Op, OpKey, OpKind},
@@ -23,9 +25,9 @@ pub(crate) fn post_accept(engine: &mut Engine) -> Result<OpKey> {
 }
 
 /// An operation waits no longer for peers that call.
-pub(crate) fn stop_accepting(engine: &mut Engine, op: OpKey) -> bool {
-    engine.connections.accepts.retain(|other| *other != op);
-    ends::finish(&mut engine.core, op, Err(Error::Cancelled));
+pub(crate) fn stop_accepting(core: &mut Core, connections: &mut Connections, op: OpKey) -> bool {
+    connections.accepts.retain(|other| *other != op);
+    ends::finish(core, op, Err(Error::Cancelled));
     true
 }
 

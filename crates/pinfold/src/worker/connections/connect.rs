@@ -38,7 +38,7 @@ pub(super) fn call(engine: &mut Engine, address: &Address, call: Call) {
 fn begin_here(engine: &mut Engine, address: &Address) -> Result<(Handshake, Limits)> {
     room_for_peer(engine)?;
     let now = clock::now_ns();
-    let granted = credit::grant(engine, false);
+    let granted = credit::grant(&mut engine.core.grants, false);
     let patience = engine.config.connect_timeout;
     let patience = u64::try_from(patience.as_nanos()).unwrap_or(u64::MAX / 4);
     let handshake = local::Handshake::connect(
@@ -48,7 +48,7 @@ fn begin_here(engine: &mut Engine, address: &Address) -> Result<(Handshake, Limi
         now,
         patience.min(u64::MAX / 4),
     );
-    let handshake = handshake.inspect_err(|_| credit::ungrant(engine, granted))?;
+    let handshake = handshake.inspect_err(|_| credit::ungrant(&mut engine.core.grants, granted))?;
     Ok((Handshake::Shm(Box::new(handshake)), granted))
 }
 
@@ -56,7 +56,7 @@ fn begin_here(engine: &mut Engine, address: &Address) -> Result<(Handshake, Limi
 pub(super) fn greet_for(engine: &mut Engine, call: Call, begun: Result<(Handshake, Limits)>) {
     let added = begun.and_then(|(handshake, granted)| {
         let added = engine.connections.add_greeting(Greeting::new(handshake, granted));
-        added.inspect_err(|_| credit::ungrant(engine, granted))
+        added.inspect_err(|_| credit::ungrant(&mut engine.core.grants, granted))
     });
     match added {
         Ok(at) => {
@@ -100,7 +100,7 @@ pub(super) fn answer_callers(engine: &mut Engine, same_host: bool) {
             Ok(Some((socket, who))) => {
                 // A caller that was sent here by a connection has its place already.
                 let room = same_host || room_for_peer(engine).is_ok();
-                let granted = credit::grant(engine, false);
+                let granted = credit::grant(&mut engine.core.grants, false);
                 let handshake = local::Handshake::accepted(
                     socket,
                     who,
@@ -142,7 +142,7 @@ pub(super) fn answer(
         Ok(at) => greet(engine, at),
         Err(error) => {
             tracing::warn!(%error, "a caller was turned away");
-            credit::ungrant(engine, granted);
+            credit::ungrant(&mut engine.core.grants, granted);
         }
     }
 }
@@ -218,11 +218,11 @@ pub(super) fn conclude(engine: &mut Engine, at: usize, result: Result<Outcome>) 
             admitted.and_then(|()| join(engine, *pending, granted))
         }
         (Ok(Outcome::Returns(back)), Some(id)) => {
-            credit::ungrant(engine, granted);
+            credit::ungrant(&mut engine.core.grants, granted);
             return reconnect::returns(engine, id, back);
         }
         (Err(error), Some(id)) => {
-            credit::ungrant(engine, granted);
+            credit::ungrant(&mut engine.core.grants, granted);
             return reconnect::call_failed(engine, id, &error);
         }
         (Err(error), None) => Err(error),
@@ -232,7 +232,7 @@ pub(super) fn conclude(engine: &mut Engine, at: usize, result: Result<Outcome>) 
     drop(greeting);
     if let Err(error) = &joined {
         tracing::debug!(%error, "a greeting failed");
-        credit::ungrant(engine, granted);
+        credit::ungrant(&mut engine.core.grants, granted);
     }
     match (call, joined) {
         (Some(call), Ok(id)) => ends::finish(&mut engine.core, call.op, Ok(Done::Connected(id))),
@@ -256,7 +256,14 @@ pub(crate) fn join(engine: &mut Engine, pending: PendingPeer, granted: Limits) -
         .peers
         .add(|id| Peer::new(id, pending, granted, model, own, copies, status.enlist(id)));
     let Some(peer) = engine.peers.get_mut(id) else { return Err(Error::Closed) };
-    gauges::introduce(&engine.core, peer, endpoint, &label, place.as_deref());
+    gauges::introduce(
+        &engine.core.ops,
+        &engine.core.status,
+        peer,
+        endpoint,
+        &label,
+        place.as_deref(),
+    );
     engine.core.status.peers_joined.add(1);
     if let Err(error) =
         engine.connections.watch_peer(peer, &engine.core, handshake::silence(reconnect_timeout))

@@ -68,7 +68,7 @@ fn see_to(engine: &mut Engine, events: &Events) -> bool {
                 engine.connections.alarm_ns = None;
             }
             (RING, _) => {
-                if !transport_sends::land(engine) {
+                if !transport_sends::land(&mut engine.peers, &mut engine.core) {
                     continue;
                 }
             }
@@ -86,7 +86,7 @@ fn see_to(engine: &mut Engine, events: &Events) -> bool {
                     any = true;
                     continue;
                 }
-                match extent_exchange::take_extents(&mut engine.core, peer) {
+                match extent_exchange::take_extents(&mut engine.core.imported, peer) {
                     Ok(Exchanged::Closed) => {
                         let how = if peer.rx.is_closed() { Gone::Closed } else { Gone::Died };
                         teardown::remove_peer(engine, id, how);
@@ -162,7 +162,9 @@ fn see_to_due(engine: &mut Engine) {
 
 /// Looks whether peers on other hosts answer, if it is time to.
 pub(crate) fn look_after_turned(engine: &mut Engine, now_ns: u64) {
-    if transport_progress::poll_ns(engine, || now_ns).is_none_or(|at_ns| now_ns < at_ns) {
+    if transport_progress::poll_ns(&mut engine.core, &mut engine.connections, || now_ns)
+        .is_none_or(|at_ns| now_ns < at_ns)
+    {
         return;
     }
     engine.connections.poll_ns = None;

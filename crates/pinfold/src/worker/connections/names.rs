@@ -44,13 +44,13 @@ pub(super) fn look_after_names(engine: &mut Engine, now_ns: u64) {
 }
 
 fn look_after_name(engine: &mut Engine, same_host: bool, now_ns: u64) {
-    let Some(listener) = listener_of(engine, same_host) else { return };
+    let Some(listener) = listener_of(&mut engine.connections, same_host) else { return };
     let was_lost = listener.is_lost();
     if !listener.is_in_place() {
         // Callers by the file that is gone are in the queue of the socket that goes.
         connect::answer_callers(engine, same_host);
     }
-    let Some(listener) = listener_of(engine, same_host) else { return };
+    let Some(listener) = listener_of(&mut engine.connections, same_host) else { return };
     let looked = listener.look_after(now_ns);
     let (name, is_lost) = (listener.address().to_string(), listener.is_lost());
     match looked {
@@ -94,7 +94,7 @@ fn tell_of_lost(engine: &mut Engine, name: String) {
     accepts::settle_accepts(engine);
 }
 
-fn listener_of(engine: &mut Engine, same_host: bool) -> Option<&mut Listener> {
-    let Connections { listener, same_host: other, .. } = &mut engine.connections;
+fn listener_of(connections: &mut Connections, same_host: bool) -> Option<&mut Listener> {
+    let Connections { listener, same_host: other, .. } = connections;
     if same_host { other.as_mut() } else { listener.as_mut() }
 }

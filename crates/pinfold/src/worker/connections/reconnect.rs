@@ -28,7 +28,7 @@ use crate::{
         },
     },
     wire::tcp::greeting::Refusal,
-    worker::{engine::Engine, polled, teardown, transport_progress},
+    worker::{engine::Engine, polled, table::PeerTable, teardown, transport_progress},
 };
 
 impl Peer {
@@ -150,12 +150,12 @@ fn call_again(engine: &mut Engine, id: PeerId, patience: Duration) -> Result<()>
 /// The end of a peer whose greeting at `to`, which was to lead it back, was `refused`; `None`
 /// if it may still be there.
 pub(super) fn gone_for_good(
-    engine: &Engine,
+    peers: &PeerTable,
     id: PeerId,
     refused: Option<Refusal>,
     to: SocketAddr,
 ) -> Option<Gone> {
-    let session = engine.peers.get(id)?.session.as_ref()?;
+    let session = peers.get(id)?.session.as_ref()?;
     // An endpoint that answers elsewhere may be another with the same name, also of the same
     // process.
     if session.home.as_ref()?.to != to {

@@ -134,7 +134,7 @@ pub(crate) fn hang_up(engine: &mut Engine, op: OpKey) -> bool {
         && let Some(mut greeting) = engine.connections.greetings[at].take()
     {
         greeting.handshake.unwatch(&engine.connections.epoll);
-        credit::ungrant(engine, greeting.granted);
+        credit::ungrant(&mut engine.core.grants, greeting.granted);
     }
     ends::finish(&mut engine.core, op, Err(Error::Cancelled));
     true

@@ -28,7 +28,7 @@ use crate::{
         layout::SEGMENT_BYTES,
         tcp::{greeting::Refusal, offer::Offer},
     },
-    worker::{credit, engine::Engine, teardown},
+    worker::{config::Config, credit, engine::Engine, teardown},
 };
 
 impl Connections {
@@ -60,12 +60,12 @@ fn begin_tcp(
     patience: Patience,
 ) -> Result<(Handshake, Limits)> {
     connect::room_for_peer(engine)?;
-    let granted = credit::grant(engine, true);
+    let granted = credit::grant(&mut engine.core.grants, true);
     let reconnect_timeout = engine.config.reconnect_timeout;
     let us = engine
         .connections
         .offer(granted, reconnect_timeout)
-        .inspect_err(|_| credit::ungrant(engine, granted))?;
+        .inspect_err(|_| credit::ungrant(&mut engine.core.grants, granted))?;
     let terms = Terms { us, ticket: None, silence: handshake::silence(reconnect_timeout) };
     let dial = Dial::new(address, terms, patience, clock::now_ns());
     Ok((Handshake::Dial(Box::new(dial)), granted))
@@ -115,7 +115,7 @@ pub(super) fn dial_on(engine: &mut Engine, at: usize, error: Error) -> Option<Er
     let Handshake::Tcp(wire, _) = &greeting?.handshake else { return Some(error) };
     let Some((to, how)) = wire.how_failed(&error) else { return Some(error) };
     if let Some(id) = greeting?.resumes
-        && let Some(gone) = reconnect::gone_for_good(engine, id, wire.refused(), to)
+        && let Some(gone) = reconnect::gone_for_good(&engine.peers, id, wire.refused(), to)
     {
         connect::conclude(engine, at, Err(error));
         engine.connections.end_reconnect(id);
@@ -182,10 +182,11 @@ fn accept_tcp_caller(
     socket: (OwnedFd, HostsWay),
     from: SocketAddr,
 ) -> Result<()> {
-    let granted = credit::grant(engine, true);
+    let granted = credit::grant(&mut engine.core.grants, true);
     let now = clock::now_ns();
-    let handshake = begin_tcp_handshake(engine, socket, from, granted, now);
-    let handshake = handshake.inspect_err(|_| credit::ungrant(engine, granted))?;
+    let handshake =
+        begin_tcp_handshake(&engine.config, &engine.connections, socket, from, granted, now);
+    let handshake = handshake.inspect_err(|_| credit::ungrant(&mut engine.core.grants, granted))?;
     let caller = Some(Caller { from: from.ip(), since_ns: now });
     connect::answer(engine, Handshake::Tcp(handshake, None), granted, false, caller);
     Ok(())
@@ -194,15 +195,16 @@ fn accept_tcp_caller(
 /// In a box, since the callers of this function need the stack.
 #[inline(never)]
 fn begin_tcp_handshake(
-    engine: &Engine,
+    config: &Config,
+    connections: &Connections,
     socket: (OwnedFd, HostsWay),
     from: SocketAddr,
     granted: Limits,
     now_ns: u64,
 ) -> Result<Box<Wire>> {
-    let auth = tcp::listener::auth(from.ip(), engine.connections.key.as_ref(), &from.to_string())?;
-    let reconnect_timeout = engine.config.reconnect_timeout;
-    let us = engine.connections.offer(granted, reconnect_timeout)?;
+    let auth = tcp::listener::auth(from.ip(), connections.key.as_ref(), &from.to_string())?;
+    let reconnect_timeout = config.reconnect_timeout;
+    let us = connections.offer(granted, reconnect_timeout)?;
     let silence = handshake::silence(reconnect_timeout);
     Ok(Box::new(Wire::accepted(socket, from, auth, us, now_ns, silence)?))
 }
@@ -215,7 +217,7 @@ fn show_out(engine: &mut Engine, at: usize) {
     if let Some(mut greeting) = gone {
         tracing::debug!(caller = ?greeting.caller, "a stranger makes room for another caller");
         greeting.handshake.unwatch(&engine.connections.epoll);
-        credit::ungrant(engine, greeting.granted);
+        credit::ungrant(&mut engine.core.grants, greeting.granted);
     }
 }
 

@@ -8,7 +8,10 @@
 use std::slice;
 
 use crate::{
-    protocol::rma::way::{Begun, Served},
+    protocol::rma::{
+        registry::Registry,
+        way::{Begun, Served},
+    },
     transport::shm::ring::Violation,
     wire::{
         descriptor::Piece,
@@ -57,7 +60,7 @@ pub(crate) fn drop_served(core: &mut Core, peer: &mut Peer) {
 
 /// Writes a send that is no message to the lane. Returns whether there was room.
 pub(crate) fn begin_served(
-    core: &mut Core,
+    registry: &mut Registry,
     peer: &mut Peer,
     key: OpKey,
     op: &mut SendOp,
@@ -80,7 +83,7 @@ pub(crate) fn begin_served(
             Begun::Streams
         }
         Served::Answer { number, region, .. } => {
-            let stands = core.registry.region(*region).is_some();
+            let stands = registry.region(*region).is_some();
             let used = match stands {
                 true => Used::Comes { stream: key.index },
                 false => Used::Refused(Refused::Unknown),
