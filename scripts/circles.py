@@ -4,7 +4,7 @@
 A file uses another where a `use`, or a path within the code, leads to something that is defined there; a name that is
 handed on (`pub use`) counts for the file that defines it, not for the one that hands it on. Tests, comments and texts do
 not count. Methods are not followed: a call by `self.` shows in no path, so files that share a type by `impl` blocks
-alone are in no circle for that.
+alone are in no circle for that. The steps of the engine are functions for that reason.
 
 Ends with 0 if no circle has more than LIMIT files, 1 if one has, 2 if the sources cannot be read.
 """
@@ -93,6 +93,7 @@ class Module:
     def __init__(self, path, file, code):
         self.path, self.file = path, file
         self.children = set()
+        self.functions = set(re.findall(rf"\bfn\s+({NAME})", code))
         self.bound = {}
         self.globs = []
         uses = re.compile(r"\buse\s+([^;]+);")
@@ -136,6 +137,9 @@ class Crate:
             rest = names[at + 1:]
             if name == "crate":
                 path = ()
+            elif inside and not rest and name in module.functions:
+                # Also where the module binds another one of the same name.
+                return path, False
             elif name == "self":
                 pass
             elif name == "super":
@@ -241,7 +245,7 @@ def dot(graph, found):
 
 
 SELF_TEST = {
-    "lib.rs": "mod a; mod b; mod c; mod d; mod e; pub use self::a::One; pub use b::Two;",
+    "lib.rs": "mod a; mod b; mod c; mod d; mod e; mod f; mod h; pub use self::a::One; pub use b::Two;",
     # One and two need each other, by a name that the root hands on, and by a path in the code.
     "a/mod.rs": "mod inner; pub use inner::Deep; pub struct One(crate::Two);",
     "a/inner.rs": "use super::super::c::{self, Three as Other}; pub struct Deep(Other); fn f() { c::three() }",
@@ -254,6 +258,9 @@ SELF_TEST = {
         #[cfg(test)] mod tests { use crate::a::Deep; fn f() { let _ = crate::b::Two; } }
         fn after(&self) { self.four(); std::mem::drop(()); }
     """,
+    # A function of a module goes before another module that it names alike.
+    "f.rs": "use crate::{d as g, h::g as other}; fn f() { other() }",
+    "h.rs": "use crate::d as g; pub fn g() { g::four(); }",
     # Three in a row, through a glob and an alias of a module.
     "d.rs": "use crate::e::*; pub struct Four;",
     "e.rs": "use crate::{c as other, d as fourth}; pub fn five() { other::three(); fourth::Four; }",
@@ -271,6 +278,7 @@ def self_test():
         expected = {
             "lib.rs": set(), "a/mod.rs": {"b.rs"}, "a/inner.rs": {"c.rs"}, "b.rs": {"a/mod.rs", "a/inner.rs"},
             "c.rs": set(), "d.rs": {"e.rs"}, "e.rs": {"c.rs", "d.rs"},
+            "f.rs": {"h.rs"}, "h.rs": {"d.rs"},
         }
         assert graph == expected, f"edges: {graph}"
         found = circles(graph)

@@ -8,6 +8,7 @@ use super::{
 };
 use crate::{
     PeerId, Result,
+    protocol::active::send,
     wire::active::{Failure, Label, Verb},
     worker::shared::Shared,
 };
@@ -66,7 +67,7 @@ impl Drop for Answer {
         // In a forked child the answer is the parent's to give.
         if let Ok(mut engine) = self.shared.enter() {
             if !self.given {
-                engine.fail(self.peer, self.token, Failure::NoAnswer);
+                send::fail(&mut engine, self.peer, self.token, Failure::NoAnswer);
             }
             engine.core.active.shut(self.peer);
         }

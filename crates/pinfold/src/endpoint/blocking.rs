@@ -16,16 +16,17 @@ use crate::{
     copy::Largest,
     memory::scatter::{Part, Scatter},
     policy::route::Why,
-    protocol::active::send::Short,
+    protocol::active::{calls::Short, send},
     wire::{
         active::{Label, Verb},
         descriptor::INLINE_MAX,
     },
     worker::{
-        fast_path::Sent,
+        abandoned,
+        fast_path::{self, Sent},
         matching::{Source, TagMatch},
         op::{Arrived, Done, Keeps, OpKey},
-        post,
+        post, progress,
         shared::Shared,
     },
 };
@@ -66,7 +67,7 @@ impl Drop for BlockingOp<'_> {
         // Only if the wait unwound: the memory is still in use.
         if let Some(key) = self.key {
             if let Ok(mut engine) = self.shared.enter() {
-                engine.relinquish(key);
+                abandoned::relinquish(&mut engine, key);
             }
             let _ = self.shared.wait_done(key, None);
         }
@@ -79,7 +80,7 @@ pub(crate) fn send(shared: &Arc<Shared>, peer: PeerId, tag: u64, data: &[u8]) ->
     let memory = unsafe { Part::new(data.as_ptr().cast_mut(), data.len()) };
     if data.len() <= INLINE_MAX
         && let Some(mut engine) = shared.fast_path()
-        && engine.send_at_once(peer, tag, memory)
+        && fast_path::send_at_once(&mut engine, peer, tag, memory)
     {
         drop(engine);
         return Ok(Receipt::copied(Path::Inline, data.len() as u64, Why::NOT_ASKED, Largest::NONE));
@@ -93,8 +94,8 @@ pub(crate) fn call(shared: &Arc<Shared>, peer: PeerId, id: u32, data: &[u8]) -> 
     let label = Label { verb: Verb::Call, id, token: 0 };
     if let Some(short) = Short::of(data) {
         let gone = match shared.fast_path() {
-            Some(mut engine) => engine.call_at_once(peer, label, short),
-            None => shared.enter()?.call_at_once(peer, label, short),
+            Some(mut engine) => send::call_at_once(&mut engine, peer, label, short),
+            None => send::call_at_once(&mut *shared.enter()?, peer, label, short),
         };
         if gone {
             return Ok(Receipt::copied(
@@ -107,7 +108,7 @@ pub(crate) fn call(shared: &Arc<Shared>, peer: PeerId, id: u32, data: &[u8]) -> 
     }
     // SAFETY: borrowed until the operation has ended, below.
     let memory = unsafe { Scatter::one(data.as_ptr().cast_mut(), data.len()) };
-    let key = shared.enter()?.post_active(peer, label, memory)?;
+    let key = send::post_active(&mut *shared.enter()?, peer, label, memory)?;
     post::sent(BlockingOp::new(shared, key).wait())
 }
 
@@ -131,9 +132,9 @@ pub(crate) fn send_now(
     chosen: &mut Option<Receipt>,
 ) -> Option<Receipt> {
     let sent = match shared.fast_path() {
-        Some(mut engine) => engine.send_fast(peer, tag, memory, chosen),
+        Some(mut engine) => fast_path::send_fast(&mut engine, peer, tag, memory, chosen),
         // A thread other than the owner's.
-        None => shared.enter().ok()?.send_fast(peer, tag, memory, chosen),
+        None => fast_path::send_fast(&mut *shared.enter().ok()?, peer, tag, memory, chosen),
     };
     sent.map(|Sent { path, why, by }| Receipt::copied(path, memory.len(), why, by))
 }
@@ -174,7 +175,7 @@ fn send_scatter(
 ) -> Result<Receipt> {
     let key = {
         let mut engine = shared.enter()?;
-        let key = engine.post_send(peer, tag, memory, required, chosen)?;
+        let key = post::post_send(&mut engine, peer, tag, memory, required, chosen)?;
         if let Some(done) = engine.take_done(key) {
             return post::sent(done);
         }
@@ -193,7 +194,7 @@ pub(crate) fn recv_into(
     // SAFETY: borrowed until the operation has ended, in `recv_scatter`.
     let memory = unsafe { Part::new(buf.as_mut_ptr(), buf.len()) };
     if let Some(mut engine) = shared.fast_path()
-        && let Some(took) = engine.recv_fast(from, tag, memory)
+        && let Some(took) = fast_path::recv_fast(&mut engine, from, tag, memory)
     {
         return took.received();
     }
@@ -221,13 +222,13 @@ fn recv_scatter(
 ) -> Result<Received> {
     let key = {
         let mut engine = shared.enter()?;
-        engine.turn();
+        progress::turn(&mut engine);
         if let Some(part) = memory.part()
-            && let Some(took) = engine.recv_fast(from, tag, part)
+            && let Some(took) = fast_path::recv_fast(&mut engine, from, tag, part)
         {
             return took.received();
         }
-        engine.post_recv(from, tag, Some(memory))?
+        post::post_recv(&mut engine, from, tag, Some(memory))?
     };
     let done = BlockingOp::new(shared, key).wait();
     post::arrived(done).map(|arrived| Received::from(&arrived))
@@ -239,7 +240,7 @@ pub(crate) fn recv(
     tag: TagMatch,
     deadline: Option<Instant>,
 ) -> Result<Option<Arrived>> {
-    let key = shared.enter()?.post_recv(from, tag, None)?;
+    let key = post::post_recv(&mut *shared.enter()?, from, tag, None)?;
     match shared.wait_done(key, deadline) {
         Some(done) => post::arrived(done).map(Some),
         // The deadline has passed, unless the message came at the last moment.
@@ -248,7 +249,7 @@ pub(crate) fn recv(
             if let Some(done) = engine.take_done(key) {
                 return post::arrived(done).map(Some);
             }
-            engine.abandon(key, Keeps::Buffer(Box::new(())));
+            abandoned::abandon(&mut engine, key, Keeps::Buffer(Box::new(())));
             Ok(None)
         }
     }

@@ -12,7 +12,15 @@ use std::{
 use super::request::{Request, request_methods};
 use crate::{
     PeerId, Result,
-    worker::{connections::requests::Called, op::Done, post, shared::Shared},
+    worker::{
+        connections::{
+            accepts,
+            requests::{self, Called},
+        },
+        op::Done,
+        post,
+        shared::Shared,
+    },
 };
 
 /// The endpoint of a request. It takes the place of a buffer, and so comes along to a queue.
@@ -41,7 +49,7 @@ impl ConnectRequest {
         patience: Option<Duration>,
     ) -> ConnectRequest {
         let posted = Called::parse(address)
-            .and_then(|called| shared.enter()?.post_connect(&called, patience));
+            .and_then(|called| requests::post_connect(&mut *shared.enter()?, &called, patience));
         ConnectRequest { inner: Request::of(shared, posted, Arc::downgrade(shared)) }
     }
 
@@ -78,7 +86,7 @@ pub struct AcceptRequest {
 
 impl AcceptRequest {
     pub(crate) fn post(shared: &Arc<Shared>) -> AcceptRequest {
-        let posted = shared.enter().and_then(|mut engine| engine.post_accept());
+        let posted = shared.enter().and_then(|mut engine| accepts::post_accept(&mut engine));
         AcceptRequest { inner: Request::of(shared, posted, Arc::downgrade(shared)) }
     }
 

@@ -26,7 +26,10 @@ use crate::{
         },
     },
     policy::route,
-    protocol::handoff::parts::{LentPart, Parts},
+    protocol::handoff::{
+        parts::{LentPart, Parts},
+        vectored,
+    },
     transport::shm::lane::Tie,
     wire::rendezvous::By,
     worker::shared::Shared,
@@ -90,12 +93,20 @@ impl Contiguous {
         let mut engine = shared.enter()?;
         match &made {
             Ok(Contiguous { receipt, theirs, .. }) => {
-                engine.count_contiguous(peer, receipt.path, len, receipt.copied_user);
+                vectored::count_contiguous(
+                    &engine.core.status,
+                    peer,
+                    receipt.path,
+                    len,
+                    receipt.copied_user,
+                );
                 if theirs.is_none() {
-                    engine.give_parts_back(peer, sid, By::Mapping, 0);
+                    vectored::give_parts_back(&mut engine, peer, sid, By::Mapping, 0);
                 }
             }
-            Err(error) => engine.give_parts_back(peer, sid, By::Mapping, errno_of(error)),
+            Err(error) => {
+                vectored::give_parts_back(&mut engine, peer, sid, By::Mapping, errno_of(error))
+            }
         }
         drop(engine);
         made

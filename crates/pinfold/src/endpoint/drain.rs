@@ -8,7 +8,7 @@ use std::{
 use super::Endpoint;
 use crate::{
     Error, Outstanding, Result,
-    worker::{followers::Awaited, shared::Shared},
+    worker::{followers::Awaited, outstanding, shared::Shared},
 };
 
 impl Endpoint {
@@ -50,9 +50,9 @@ impl Shared {
             if let Err(error) = engine.check() {
                 return Some(Err(error));
             }
-            let now = engine.outstanding();
+            let now = outstanding::outstanding(&mut engine.peers, &mut engine.core);
             for before in last.drain(..) {
-                if let Some(gone) = engine.how_gone(before.peer) {
+                if let Some(gone) = outstanding::how_gone(engine, before.peer) {
                     lost.push(Outstanding { gone: Some(gone), ..before });
                 }
             }

@@ -6,14 +6,17 @@ use std::{
     time::{Duration, Instant},
 };
 
-use crate::DonatedBuf;
 use crate::{
-    Error, PeerId, Result,
-    protocol::handoff::latest::Admission,
+    DonatedBuf, Error, PeerId, Result,
+    protocol::handoff::{
+        admission::{self, Admission},
+        donate, latest, vectored,
+    },
     worker::{
+        abandoned, cancel,
         followers::Awaited,
         op::{Keeps, OpKey},
-        post,
+        post, progress,
         shared::Shared,
     },
 };
@@ -59,8 +62,8 @@ pub(crate) fn give(
 ) -> Result<()> {
     // One try, by the fast path if it is open.
     let rest = match shared.fast_path() {
-        Some(mut engine) => engine.give_at_once(peer, tag, donation, false),
-        None => shared.enter()?.give_at_once(peer, tag, donation, false),
+        Some(mut engine) => donate::give_at_once(&mut engine, peer, tag, donation, false),
+        None => donate::give_at_once(&mut *shared.enter()?, peer, tag, donation, false),
     };
     match rest {
         None => Ok(()),
@@ -79,11 +82,16 @@ pub(crate) fn give_until(
     donation: DonatedBuf,
     patience: Option<Duration>,
 ) -> Result<(), NotGiven> {
-    let posted = shared.enter().and_then(|mut engine| engine.hand_off(peer, tag, &donation));
+    let posted =
+        shared.enter().and_then(|mut engine| donate::hand_off(&mut engine, peer, tag, &donation));
     let given = posted.and_then(|key| {
         let admitted = await_admission(shared, key, patience);
         if admitted.is_ok() {
-            shared.enter()?.let_go(key, Keeps::DonatedBuf { donation: donation.clone() });
+            abandoned::let_go(
+                &mut *shared.enter()?,
+                key,
+                Keeps::DonatedBuf { donation: donation.clone() },
+            );
         }
         admitted
     });
@@ -100,9 +108,9 @@ pub(crate) fn give_vectored(
     tag: u64,
     donations: Vec<DonatedBuf>,
 ) -> Result<()> {
-    let key = shared.enter()?.hand_off_parts(peer, tag, &donations)?;
+    let key = vectored::hand_off_parts(&mut *shared.enter()?, peer, tag, &donations)?;
     await_admission(shared, key, None)?;
-    shared.enter()?.let_go(key, Keeps::DonatedBufs { donations });
+    abandoned::let_go(&mut *shared.enter()?, key, Keeps::DonatedBufs { donations });
     Ok(())
 }
 
@@ -116,16 +124,16 @@ fn await_admission(shared: &Arc<Shared>, key: OpKey, patience: Option<Duration>)
     let end = patience.map(|patience| Instant::now() + patience.min(Duration::from_secs(1 << 31)));
     let held = |admission: &Admission| matches!(admission, Admission::Held);
     let mut engine = shared.enter()?;
-    let mut admission = engine.admission(key);
+    let mut admission = admission::admission(&engine.core.ops, key);
     if held(&admission) {
         // Notice of returned memory may have arrived.
-        engine.progress();
-        admission = engine.admission(key);
+        progress::progress(&mut engine);
+        admission = admission::admission(&engine.core.ops, key);
     }
     drop(engine);
     if held(&admission) && patience != Some(Duration::ZERO) {
         let waited = shared.wait_for(end, Awaited::Anything, |engine| {
-            let admission = engine.admission(key);
+            let admission = admission::admission(&engine.core.ops, key);
             (!held(&admission)).then_some(admission)
         })?;
         admission = waited.unwrap_or(Admission::Held);
@@ -138,8 +146,10 @@ fn await_admission(shared: &Arc<Shared>, key: OpKey, patience: Option<Duration>)
         Admission::Held => {
             let mut engine = shared.enter()?;
             // Between the look and this it may have been admitted.
-            if engine.cancel(key) || matches!(engine.admission(key), Admission::Ended) {
-                let error = engine.held();
+            if cancel::cancel(&mut engine, key)
+                || matches!(admission::admission(&engine.core.ops, key), Admission::Ended)
+            {
+                let error = admission::held(&engine.core.ops);
                 return match engine.take_done(key) {
                     Some(Err(Error::Cancelled)) | None => Err(error),
                     Some(done) => post::sent(done).map(drop),
@@ -173,7 +183,7 @@ impl Drop for Taken<'_> {
         if let Some(key) = self.key
             && let Ok(mut engine) = self.shared.enter()
         {
-            engine.give_up(key);
+            latest::give_up(&mut engine, key);
         }
     }
 }

@@ -24,7 +24,9 @@ use crate::{
     copy::Counts,
     worker::{
         config::Config,
+        gauges, prefaulter, progress,
         shared::{Inside, Shared},
+        sleep,
     },
 };
 
@@ -147,11 +149,11 @@ impl Endpoint {
     pub fn progress(&self) -> Result<bool> {
         let mut engine = self.shared().enter()?;
         engine.check()?;
-        engine.turn();
-        if engine.progress() {
+        progress::turn(&mut engine);
+        if progress::progress(&mut engine) {
             return Ok(true);
         }
-        if let Some(step) = engine.next_to_prefault() {
+        if let Some(step) = prefaulter::next_to_prefault(&mut engine) {
             drop(engine);
             self.shared().prefault_next(&step)?;
         }
@@ -188,31 +190,31 @@ impl Endpoint {
         let sleeps_for = if engine.asleep {
             // The sleeping thread looks again.
             Some(None)
-        } else if engine.ask_all() {
-            engine.sleeps_for()
+        } else if sleep::ask_all(&mut engine) {
+            sleep::sleeps_for(&mut engine)
         } else {
             None
         };
         if let Some(longest) = sleeps_for {
             let again = longest.map(|longest| clock::now_ns() + longest.as_nanos() as u64);
-            let due = engine.due_ns().into_iter().chain(again).min();
+            let due = sleep::due_ns(&mut engine).into_iter().chain(again).min();
             let set = engine.connections.set_alarm(due);
             if let Err(failed) = set {
                 engine.armed = false;
                 return Err(Error::failed("the endpoint")(failed));
             }
-            engine.update_armed_gauge();
+            gauges::update_armed_gauge(&mut engine);
             return Ok(true);
         }
         engine.armed = false;
-        engine.unask_all();
+        sleep::unask_all(&mut engine);
         Ok(false)
     }
 
     /// The counts of the endpoint's work so far. In a forked child: all zero.
     pub fn counters(&self) -> Counters {
         let counters = |engine: Inside<'_>| {
-            engine.core.update_copy_gauges();
+            gauges::update_copy_gauges(&engine.core);
             engine.core.status.counters()
         };
         self.shared().enter().map(counters).unwrap_or_default()
@@ -225,7 +227,10 @@ impl Endpoint {
     /// Memory that other threads of this process may reach at the same time (its own regions,
     /// buffers of shared arenas) is copied word by word, and not counted.
     pub fn copies(&self) -> Counts {
-        self.shared().enter().map(|engine| engine.core.copies()).unwrap_or_default()
+        self.shared()
+            .enter()
+            .map(|engine| gauges::copies(&engine.core.copies, &engine.core.unlocked))
+            .unwrap_or_default()
     }
 
     /// Closes the endpoint; all operations that wait on it end with [`Error::Closed`]. In a forked

@@ -17,9 +17,9 @@ use super::{
 use crate::{
     PeerId,
     failpoint::{self, Point},
-    protocol::active::dispatch::{Job, Spent},
+    protocol::active::dispatch::{self, Job, Spent},
     wire::active::Failure,
-    worker::{Engine, shared::Shared},
+    worker::{engine::Engine, shared::Shared},
 };
 
 /// Messages that are handled before the thread returns to its own affairs.
@@ -94,7 +94,7 @@ impl Shared {
         let mut spent = None;
         for _ in 0..HANDLERS_A_TURN {
             let job = match self.enter() {
-                Ok(mut engine) => engine.next_job(spent.take()),
+                Ok(mut engine) => dispatch::next_job(&mut engine, spent.take()),
                 // In a child of this process it goes no further.
                 Err(_) => break,
             };
@@ -108,7 +108,7 @@ impl Shared {
             }
         }
         if let (Some(spent), Ok(mut engine)) = (spent, self.enter()) {
-            engine.end_job(spent);
+            dispatch::end_job(&mut engine, spent);
         }
         drop(within);
     }

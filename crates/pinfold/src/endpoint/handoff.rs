@@ -15,9 +15,11 @@ use super::{
 };
 use crate::{
     DonatedBuf, PeerId, Receipt, Result,
+    protocol::handoff::{donate, vectored},
     worker::{
-        Engine,
-        fast_path::Lent,
+        abandoned,
+        engine::Engine,
+        fast_path::{self, Lent},
         matching::{Source, TagMatch},
         op::{Done, Keeps, OpKey},
         post,
@@ -33,7 +35,7 @@ use crate::{
 pub(crate) fn recv_view(shared: &Arc<Shared>, from: Source, tag: TagMatch) -> Result<View<'_>> {
     let lent = match shared.fast_path() {
         Some(mut engine) => {
-            let lent = engine.view_fast(from, tag);
+            let lent = fast_path::view_fast(&mut engine, from, tag);
             let has_ended_others = !engine.core.wakes.is_empty();
             drop(engine);
             if has_ended_others {
@@ -60,7 +62,7 @@ fn tell(shared: &Shared) {
 /// A thread other than the owner's may be as quick.
 #[inline(never)]
 fn view_from_elsewhere(shared: &Shared, from: Source, tag: TagMatch) -> Result<Option<Lent>> {
-    Ok(shared.enter()?.view_fast(from, tag))
+    Ok(fast_path::view_fast(&mut *shared.enter()?, from, tag))
 }
 
 #[inline(never)]
@@ -70,7 +72,7 @@ fn wait_for_view(shared: &Arc<Shared>, from: Source, tag: TagMatch) -> Result<Vi
 
 /// Leaves the operation to the engine.
 fn go_on(engine: &mut Engine, key: OpKey, donation: DonatedBuf) {
-    engine.let_go(key, Keeps::DonatedBuf { donation });
+    abandoned::let_go(engine, key, Keeps::DonatedBuf { donation });
 }
 
 /// Memory on its way to a receiver, or in the receiver's view; a future of the receipt and the
@@ -90,7 +92,7 @@ impl Handoff {
         tag: u64,
         donation: DonatedBuf,
     ) -> Handoff {
-        let post = |mut engine: Inside<'_>| engine.hand_off(peer, tag, &donation);
+        let post = |mut engine: Inside<'_>| donate::hand_off(&mut engine, peer, tag, &donation);
         let posted = shared.enter().and_then(post);
         let inner = Request::of(shared, posted, donation);
         Handoff { inner: inner.abandoned_by(go_on) }
@@ -130,12 +132,13 @@ impl HandoffVectored {
         tag: u64,
         donations: Vec<DonatedBuf>,
     ) -> HandoffVectored {
-        let post = |mut engine: Inside<'_>| engine.hand_off_parts(peer, tag, &donations);
+        let post =
+            |mut engine: Inside<'_>| vectored::hand_off_parts(&mut engine, peer, tag, &donations);
         let posted = shared.enter().and_then(post);
         let inner = Request::of(shared, posted, donations);
         HandoffVectored {
             inner: inner.abandoned_by(|engine, key, donations| {
-                engine.let_go(key, Keeps::DonatedBufs { donations })
+                abandoned::let_go(engine, key, Keeps::DonatedBufs { donations })
             }),
         }
     }
@@ -173,7 +176,7 @@ pub struct ViewRequest {
 
 impl ViewRequest {
     pub(crate) fn post(shared: &Arc<Shared>, from: Source, tag: TagMatch) -> ViewRequest {
-        let posted = shared.enter().and_then(|mut engine| engine.post_view(from, tag));
+        let posted = shared.enter().and_then(|mut engine| post::post_view(&mut engine, from, tag));
         ViewRequest { inner: Request::of(shared, posted, ()) }
     }
 

@@ -20,8 +20,10 @@ use crate::{
     memory::scatter::Scatter,
     worker::{
         matching::{Source, TagMatch},
-        multi_recv::{ALIGN, News},
+        multi_recv::{self, News},
         op::{Done, Op, OpKind},
+        posted::ALIGN,
+        progress,
         shared::Shared,
     },
 };
@@ -70,7 +72,7 @@ impl<B: OwnedBufMut> MultiRecv<B> {
             // the operation has ended.
             memory = unsafe { Scatter::one(ptr, len) };
             let all = memory.slice(0, len as u64);
-            shared.enter()?.post_multi(from, tag, all, min_free as u64)
+            multi_recv::post_multi(&mut *shared.enter()?, from, tag, all, min_free as u64)
         });
         MultiRecv { inner, memory, places: Vec::new() }
     }
@@ -97,7 +99,10 @@ impl<B: OwnedBufMut> MultiRecv<B> {
 
     fn next_until(&mut self, deadline: Option<Instant>) -> Option<Result<MultiReceived>> {
         let Some(key) = self.inner.key() else { return self.end() };
-        let waited = self.inner.shared().wait_taken(deadline, key, |engine| engine.take_news(key));
+        let waited = self
+            .inner
+            .shared()
+            .wait_taken(deadline, key, |engine| multi_recv::take_news(&mut engine.core.ops, key));
         let news = waited.unwrap_or_else(|forked| Some(News::End(Err(forked))))?;
         self.accept(news)
     }
@@ -194,9 +199,9 @@ impl<B: OwnedBufMut> MultiRecv<B> {
 fn try_news<B: OwnedBufMut>(request: &mut Request<B>) -> Option<News> {
     let key = request.key()?;
     let news = request.shared().try_taken(|engine| {
-        engine.take_news(key).or_else(|| {
-            engine.progress();
-            engine.take_news(key)
+        multi_recv::take_news(&mut engine.core.ops, key).or_else(|| {
+            progress::progress(engine);
+            multi_recv::take_news(&mut engine.core.ops, key)
         })
     });
     news.unwrap_or_else(|forked| Some(News::End(Err(forked))))

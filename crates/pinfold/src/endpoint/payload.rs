@@ -10,7 +10,7 @@ use super::buffers::OwnedBuf;
 use crate::{
     PeerId, Result,
     memory::scatter::{Part, Scatter},
-    protocol::active::{act::Act, send::Short},
+    protocol::active::{act::Act, calls::Short, send},
     wire::active::Label,
     worker::{peer::MESSAGE_COST, shared::Shared, unlocked_copy::Purpose},
 };
@@ -87,7 +87,7 @@ pub(crate) fn say(
     payload: impl Payload,
 ) -> Result<()> {
     if let Some(short) = payload.short()
-        && shared.enter()?.call_at_once(to, label, short)
+        && send::call_at_once(&mut *shared.enter()?, to, label, short)
     {
         return Ok(());
     }
@@ -95,7 +95,7 @@ pub(crate) fn say(
     let (memory, buffer) = keep(shared, payload);
     let mut engine = shared.enter()?;
     let bytes = MESSAGE_COST + memory.len();
-    let key = engine.post_active(to, label, memory)?;
-    engine.act_on(key, Act::Gone { origin, bytes, buffer });
+    let key = send::post_active(&mut engine, to, label, memory)?;
+    send::act_on(&mut engine.core, key, Act::Gone { origin, bytes, buffer });
     Ok(())
 }

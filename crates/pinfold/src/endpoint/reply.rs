@@ -16,6 +16,7 @@ use super::{
 };
 use crate::{
     PeerId, Result,
+    protocol::active::send,
     wire::active::{Label, Verb},
     worker::{
         op::{Done, OpKey},
@@ -94,15 +95,15 @@ fn post_request(
     let origin = shared.origin_here();
     let short = payload.short();
     let mut engine = shared.enter()?;
-    let answer = engine.expect_answer(peer, label.id, origin)?;
+    let answer = send::expect_answer(&mut engine, peer, label.id, origin)?;
     let label = Label { token: answer.index, ..label };
-    if short.is_some_and(|short| engine.call_at_once(peer, label, short)) {
+    if short.is_some_and(|short| send::call_at_once(&mut engine, peer, label, short)) {
         return Ok(answer);
     }
     drop(engine);
     // Outside the engine: the methods of a buffer are the user's code.
     let kept = keep(shared, payload);
-    shared.enter()?.post_request(peer, label, answer, origin, kept)
+    send::post_request(&mut *shared.enter()?, peer, label, answer, origin, kept)
 }
 
 impl Future for Reply {

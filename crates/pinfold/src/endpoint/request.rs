@@ -26,10 +26,13 @@ use super::{
 use crate::{
     Error, PeerId, Receipt, Result,
     memory::scatter::{Part, Scatter},
+    protocol::active::send,
     wire::active::{Label, Verb},
     worker::{
-        Engine,
-        abandoned::Early,
+        abandoned::{self, Early},
+        cancel,
+        engine::Engine,
+        fast_path,
         matching::{Source, TagMatch},
         op::{Done, Keeps, Op, OpKey, Taker},
         post,
@@ -70,7 +73,7 @@ pub(crate) struct Request<B: Send + 'static> {
 
 /// Takes an operation back if that is possible.
 fn take_back<B: Send + 'static>(engine: &mut Engine, key: OpKey, buffer: B) {
-    engine.abandon(key, Keeps::Buffer(Box::new(Kept(buffer))));
+    abandoned::abandon(engine, key, Keeps::Buffer(Box::new(Kept(buffer))));
 }
 
 impl<B: Send + 'static> Request<B> {
@@ -194,7 +197,9 @@ impl<B: Send + 'static> Request<B> {
 
     pub(crate) fn cancel(&mut self) -> bool {
         match self.state {
-            State::Posted(key) => self.shared.enter().is_ok_and(|mut engine| engine.cancel(key)),
+            State::Posted(key) => {
+                self.shared.enter().is_ok_and(|mut engine| cancel::cancel(&mut engine, key))
+            }
             _ => false,
         }
     }
@@ -328,7 +333,9 @@ impl<B: OwnedBuf> SendRequest<B> {
             Some(receipt) => State::Ended(Ok(Done::Sent(receipt))),
             None => shared
                 .enter()
-                .and_then(|mut engine| engine.post_send(peer, tag, memory.into(), None, chosen))
+                .and_then(|mut engine| {
+                    post::post_send(&mut engine, peer, tag, memory.into(), None, chosen)
+                })
                 .into(),
         };
         SendRequest { inner: Request::new(shared, state, buffer) }
@@ -342,7 +349,9 @@ impl<B: OwnedBuf> SendRequest<B> {
         // SAFETY: as in `SendRequest::post`.
         let memory = unsafe { Scatter::one(ptr.cast_mut(), len) };
         let label = Label { verb: Verb::Call, id, token: 0 };
-        let posted = shared.enter().and_then(|mut engine| engine.post_active(peer, label, memory));
+        let posted = shared
+            .enter()
+            .and_then(|mut engine| send::post_active(&mut engine, peer, label, memory));
         SendRequest { inner: Request::new(shared, posted.into(), buffer) }
     }
 
@@ -390,12 +399,12 @@ impl<B: OwnedBufMut> RecvRequest<B> {
         let mut early = None;
         let state = match shared.enter() {
             Err(forked) => State::Ended(Err(forked)),
-            Ok(mut engine) => match engine.recv_at_once(from, tag, memory) {
+            Ok(mut engine) => match fast_path::recv_at_once(&mut engine, from, tag, memory) {
                 Some(took) => {
                     early = Some(Early::new(&mut engine, memory));
                     State::Ended(took.received().map(Done::from))
                 }
-                None => engine.post_recv(from, tag, Some(memory.into())).into(),
+                None => post::post_recv(&mut engine, from, tag, Some(memory.into())).into(),
             },
         };
         let mut inner = Request::new(shared, state, buffer);
@@ -432,7 +441,8 @@ pub struct MessageRequest {
 
 impl MessageRequest {
     pub(crate) fn post(shared: &Arc<Shared>, from: Source, tag: TagMatch) -> MessageRequest {
-        let posted = shared.enter().and_then(|mut engine| engine.post_recv(from, tag, None));
+        let posted =
+            shared.enter().and_then(|mut engine| post::post_recv(&mut engine, from, tag, None));
         MessageRequest { inner: Request::new(shared, posted.into(), MaybeUninit::new(())) }
     }
 

@@ -14,7 +14,8 @@ use crate::{
     memory::scatter::Part,
     scoped,
     worker::{
-        abandoned::Early,
+        abandoned::{self, Early},
+        fast_path,
         matching::{Source, TagMatch},
         op::{Arrived, Done, OpKey},
         post,
@@ -57,7 +58,7 @@ pub(crate) fn run<'env, R>(
         for key in scope.open.take() {
             let shared = &scope.shared;
             if let Ok(mut engine) = shared.enter() {
-                engine.end_of_scope(key, unwinding);
+                abandoned::end_of_scope(&mut engine, key, unwinding);
             }
             let _ = shared.wait_done(key, None);
         }
@@ -97,7 +98,8 @@ impl<'scope, 'env> Scope<'scope, 'env> {
             Some(receipt) => Stage::Ended(receipt),
             None => {
                 let memory = memory.into();
-                let posted = self.shared.enter()?.post_send(peer, tag, memory, None, chosen);
+                let posted =
+                    post::post_send(&mut *self.shared.enter()?, peer, tag, memory, None, chosen);
                 Stage::Posted(self.note(posted)?)
             }
         };
@@ -122,7 +124,7 @@ impl<'scope, 'env> Scope<'scope, 'env> {
         // borrow back only after that.
         let memory = unsafe { Part::new(ptr, len) };
         let mut engine = self.shared.enter()?;
-        let stage = match engine.recv_at_once(from, tag, memory) {
+        let stage = match fast_path::recv_at_once(&mut engine, from, tag, memory) {
             Some(took) => {
                 let result = took.received();
                 let early = Early::new(&mut engine, memory);
@@ -132,7 +134,12 @@ impl<'scope, 'env> Scope<'scope, 'env> {
                 }
                 Stage::Early(result, arrival)
             }
-            None => Stage::Posted(self.note(engine.post_recv(from, tag, Some(memory.into())))?),
+            None => Stage::Posted(self.note(post::post_recv(
+                &mut engine,
+                from,
+                tag,
+                Some(memory.into()),
+            ))?),
         };
         Ok(ScopedRecv { scope: self, stage, ptr, len })
     }

@@ -13,7 +13,12 @@ use super::blocking::{BlockingOp, send_now};
 use crate::{
     Error, PeerId, Receipt, Result, Untaken,
     memory::scatter::Part,
-    worker::{op::Done, post, send_timeout::Detached, shared::Shared},
+    worker::{
+        op::Done,
+        post,
+        send_timeout::{self, Detached},
+        shared::Shared,
+    },
 };
 
 /// The time that the receiver has to say whether a message could be taken back.
@@ -33,14 +38,14 @@ pub(crate) fn send(
         return Ok(receipt);
     }
     let end = Instant::now().checked_add(patience);
-    let key = shared.enter()?.post_timed(peer, tag, memory, chosen)?;
+    let key = send_timeout::post_timed(&mut *shared.enter()?, peer, tag, memory, chosen)?;
     let mut lent = BlockingOp::new(shared, key);
     if let Some(done) = lent.wait_until(end) {
         return post::sent(done);
     }
     let mut engine = shared.enter()?;
-    let why = engine.take_back_late(key);
-    let peer = engine.name_of(peer);
+    let why = send_timeout::take_back_late(&mut engine, key);
+    let peer = send_timeout::name_of(&mut engine.peers, peer);
     drop(engine);
     let ended = |done: Result<Done>| match (done, why) {
         (Err(Error::Cancelled), Some(why)) => {
@@ -51,7 +56,7 @@ pub(crate) fn send(
     if let Some(done) = lent.wait_until(Instant::now().checked_add(GRACE)) {
         return ended(done);
     }
-    let detached = shared.enter()?.detach(key);
+    let detached = send_timeout::detach(&mut *shared.enter()?, key);
     match detached {
         Some(detached) => {
             lent.forget();

@@ -27,9 +27,11 @@ use crate::{
         reassembly::fold,
         store::Whole,
     },
+    protocol::handoff::vectored,
     wire::rendezvous::By,
     worker::{
-        fast_path::Lent,
+        abandoned,
+        fast_path::{self, Lent},
         op::{Arrived, Lending},
         shared::Shared,
         unlocked_copy::Purpose,
@@ -304,7 +306,7 @@ impl Drop for View<'_> {
             return give_parts_back(&self.shared, self.peer, *contiguous);
         };
         if let Some(mut engine) = self.shared.fast_path()
-            && engine.give_back_fast(self.peer, loan)
+            && fast_path::give_back_fast(&mut engine, self.peer, loan)
         {
             return;
         }
@@ -316,7 +318,7 @@ impl Drop for View<'_> {
 #[inline(never)]
 fn give_back(shared: &Shared, peer: PeerId, loan: &Loan) {
     if let Ok(mut engine) = shared.enter() {
-        engine.give_back(peer, loan);
+        abandoned::give_back(&mut engine, peer, loan);
     }
 }
 
@@ -327,7 +329,7 @@ fn give_parts_back(shared: &Shared, peer: PeerId, contiguous: Contiguous) {
     // Nothing is mapped any more when its owner has it again.
     drop(contiguous);
     if let (Some(sid), Ok(mut engine)) = (sid, shared.enter()) {
-        engine.give_parts_back(peer, sid, By::View, 0);
+        vectored::give_parts_back(&mut engine, peer, sid, By::View, 0);
     }
 }
 

@@ -14,310 +14,197 @@
 //! bounded by those received into buffers of this program, all of which wanted them.
 
 use super::{
-    Engine,
+    cancel,
+    connections::accepts,
     core::{Core, Unexpected},
+    ends,
+    engine::Engine,
+    gauges,
     inbound_stream::Sink,
-    op::{
-        Announced, Arrived, Bytes, Done, Keeps, Lending, Next, Op, OpKey, OpKind, RecvOp, RecvStage,
-    },
-    op_table::PassedOn,
+    op::{Announced, Arrived, Done, Keeps, Lending, Next, Op, OpKey, OpKind, RecvOp, RecvStage},
+    posted,
+    table::PeerTable,
+    unexpected,
 };
-use crate::protocol::handoff::{state::Left, vectored};
 use crate::{
-    Error, Path, PeerId, Receipt,
+    Error, Path, PeerId,
+    endpoint::received::{MultiReceived, Received},
     memory::{
+        imported_extents::Loan,
         scatter::{Part, Scatter},
-        store::Kept,
     },
-    status::Tally,
-    wire::{list::Listed, rendezvous::Rts},
+    protocol::{
+        handoff::{lists, parts::Parts, state::Left, vectored},
+        rendezvous::fin,
+    },
+    wire::rendezvous::By,
 };
 
-/// The error of a receive for whose message there is no memory.
-pub(crate) fn no_memory(len: u64) -> Error {
-    Error::LimitReached {
-        what: "the memory for one message, in bytes,",
-        limit: len,
-        remedy: "receive it in parts, or into memory of your own",
+/// Ends an operation whose result is no longer wanted, as far as possible: a send is taken
+/// back, a receive withdrawn, or its message left to the next one.
+pub(crate) fn relinquish(engine: &mut Engine, key: OpKey) {
+    if let Some(Op { kind: OpKind::Multi(_), .. }) = engine.core.ops.get_mut(key) {
+        return relinquish_multi(engine, key);
+    }
+    if cancel::cancel(engine, key) {
+        return;
+    }
+    let Some(Op { kind, done, .. }) = engine.core.ops.get_mut(key) else { return };
+    let OpKind::Recv(recv) = kind else {
+        if let Some(Ok(Done::Connected(id) | Done::Accepted(id))) = *done {
+            let accepted = matches!(kind, OpKind::Accept);
+            *done = Some(Err(Error::Cancelled));
+            accepts::decline(engine, id, accepted);
+        }
+        return;
+    };
+    // Answers of handlers and of owners of regions are of no use to another receive.
+    let (arrival, is_own) = (recv.arrival, recv.next == Next::Own);
+    if arrival == 0 || !is_own {
+        return;
+    }
+    match done {
+        Some(Ok(Done::Arrived(_))) => {
+            let arrived = done.replace(Err(Error::Cancelled));
+            let recv = std::mem::replace(recv, RecvOp::new(None));
+            if let Some(Ok(Done::Arrived(arrived))) = arrived {
+                store_arrived(engine, recv, arrived);
+            }
+        }
+        Some(_) => {}
+        None => {
+            if let RecvStage::Following(of) = recv.stage {
+                ends::finish(&mut engine.core, key, Err(Error::Cancelled));
+                store_passing(&mut engine.peers, &mut engine.core, of, arrival);
+            } else {
+                store_passing(&mut engine.peers, &mut engine.core, key, arrival);
+            }
+        }
+    }
+    gauges::update_gauges(engine);
+    engine.kick_if_needed();
+}
+
+/// Gives up every operation whose result goes to the queue with this number.
+pub(crate) fn abandon_all(engine: &mut Engine, queue: u64) {
+    let is_of = |op: &Op| op.taker.as_ref().is_some_and(|taker| taker.is_of(queue));
+    let keys: Vec<OpKey> =
+        engine.core.ops.open().filter(|(_, op)| is_of(op)).map(|(key, _)| key).collect();
+    for key in keys {
+        if let Some(taker) = engine.core.ops.get_mut(key).and_then(|op| op.taker.take()) {
+            abandon(engine, key, Keeps::Buffer(taker.into_buffer()));
+        }
     }
 }
 
-impl Engine {
-    /// Ends an operation whose result is no longer wanted, as far as possible: a send is taken
-    /// back, a receive withdrawn, or its message left to the next one.
-    pub(crate) fn relinquish(&mut self, key: OpKey) {
-        if let Some(Op { kind: OpKind::Multi(_), .. }) = self.core.ops.get_mut(key) {
-            return self.relinquish_multi(key);
-        }
-        if self.cancel(key) {
-            return;
-        }
-        let Some(Op { kind, done, .. }) = self.core.ops.get_mut(key) else { return };
-        let OpKind::Recv(recv) = kind else {
-            if let Some(Ok(Done::Connected(id) | Done::Accepted(id))) = *done {
-                let accepted = matches!(kind, OpKind::Accept);
-                *done = Some(Err(Error::Cancelled));
-                self.decline(id, accepted);
-            }
-            return;
-        };
-        // Answers of handlers and of owners of regions are of no use to another receive.
-        let (arrival, is_own) = (recv.arrival, recv.next == Next::Own);
-        if arrival == 0 || !is_own {
-            return;
-        }
-        match done {
-            Some(Ok(Done::Arrived(_))) => {
-                let arrived = done.replace(Err(Error::Cancelled));
-                let recv = std::mem::replace(recv, RecvOp::new(None));
-                if let Some(Ok(Done::Arrived(arrived))) = arrived {
-                    self.store_arrived(recv, arrived);
-                }
-            }
-            Some(_) => {}
-            None => {
-                if let RecvStage::Following(of) = recv.stage {
-                    self.core.finish(key, Err(Error::Cancelled));
-                    self.store_passing(of, arrival);
-                } else {
-                    self.store_passing(key, arrival);
-                }
-            }
-        }
-        self.update_gauges();
-        self.kick_if_needed();
+/// The message of a receive that ended when it was posted, into `memory`, is left to the next
+/// one.
+pub(crate) fn give_up_early(engine: &mut Engine, arrival: u64, memory: Scatter, arrived: Arrived) {
+    let recv = RecvOp { arrival, ..RecvOp::new(Some(memory)) };
+    if engine.check().is_ok() && arrived.receipt.bytes == arrived.len {
+        store_arrived(engine, recv, arrived);
+        gauges::update_gauges(engine);
     }
+}
 
-    /// Gives up every operation whose result goes to the queue with this number.
-    pub(crate) fn abandon_all(&mut self, queue: u64) {
-        let is_of = |op: &Op| op.taker.as_ref().is_some_and(|taker| taker.is_of(queue));
-        let keys: Vec<OpKey> =
-            self.core.ops.open().filter(|(_, op)| is_of(op)).map(|(key, _)| key).collect();
-        for key in keys {
-            if let Some(taker) = self.core.ops.get_mut(key).and_then(|op| op.taker.take()) {
-                self.abandon(key, Keeps::Buffer(taker.into_buffer()));
-            }
+/// Stores a message that a receive has.
+pub(super) fn store_arrived(engine: &mut Engine, recv: RecvOp, arrived: Arrived) {
+    let (peer, tag) = (arrived.peer, arrived.tag);
+    let unexpected = match arrived.loan {
+        None => ends::again(&mut engine.core, &recv, arrived),
+        Some(lending) => {
+            store_lent(&mut engine.peers, &mut engine.core, peer, arrived.len, recv.lent, lending)
         }
+    };
+    let whole = (peer, tag, unexpected.message_len().unwrap_or(0));
+    if let Some(key) =
+        posted::match_again(&mut engine.core.matcher, &mut engine.core.ops, whole, recv.arrival)
+    {
+        return unexpected::give(engine, peer, tag, unexpected, key);
     }
-
-    /// The message of a receive that ended when it was posted, into `memory`, is left to the next
-    /// one.
-    pub(crate) fn give_up_early(&mut self, arrival: u64, memory: Scatter, arrived: Arrived) {
-        let recv = RecvOp { arrival, ..RecvOp::new(Some(memory)) };
-        if self.check().is_ok() && arrived.receipt.bytes == arrived.len {
-            self.store_arrived(recv, arrived);
-            self.update_gauges();
-        }
+    let sid = match &unexpected {
+        Unexpected::Waiting { sid, .. } => Some(*sid),
+        _ => None,
+    };
+    let stored = engine.core.matcher.keep_again((peer, tag), recv.arrival, unexpected);
+    if let (Some(sid), Some(peer)) = (sid, engine.peers.get_mut(peer)) {
+        peer.announced.insert(sid, Some(stored));
     }
+    engine.core.wakes.any = true;
+}
 
-    /// Stores a message that a receive has.
-    pub(super) fn store_arrived(&mut self, recv: RecvOp, arrived: Arrived) {
-        let (peer, tag) = (arrived.peer, arrived.tag);
-        let unexpected = match arrived.loan {
-            None => self.core.again(&recv, arrived),
-            Some(lending) => self.store_lent(peer, arrived.len, recv.lent, lending),
-        };
-        let whole = (peer, tag, unexpected.message_len().unwrap_or(0));
-        if let Some(key) = self.core.match_again(whole, recv.arrival) {
-            return self.give(peer, tag, unexpected, key);
+/// The stored form of a message that a receive was lent: it waits at its sender, which has
+/// heard nothing yet, as it was announced, or, if its sender is gone, where that has left it.
+fn store_lent(
+    peers: &mut PeerTable,
+    core: &mut Core,
+    id: PeerId,
+    len: u64,
+    announced: Option<Box<Announced>>,
+    lending: Lending,
+) -> Unexpected {
+    let sender = peers.get_mut(id).filter(|peer| !peer.is_leaving());
+    if let Lending::One(loan) = lending {
+        core.status.record_of(id).uncount_received(Path::Handoff, len);
+        // SAFETY: the loan has not been given back.
+        let is_cut = unsafe { loan.held() }.tie.is_cut();
+        if sender.is_none() && !is_cut {
+            return Unexpected::Left { len, memory: Left::One(loan) };
         }
-        let sid = match &unexpected {
-            Unexpected::Waiting { sid, .. } => Some(*sid),
-            _ => None,
-        };
-        let stored = self.core.matcher.keep_again((peer, tag), recv.arrival, unexpected);
-        if let (Some(sid), Some(peer)) = (sid, self.peers.get_mut(peer)) {
-            peer.announced.insert(sid, Some(stored));
-        }
-        self.core.wakes.any = true;
+        core.imported.give_back(&loan);
+    } else {
+        drop(lending);
+        core.imported.settle();
     }
-
-    /// The stored form of a message that a receive was lent: it waits at its sender, which has
-    /// heard nothing yet, as it was announced, or, if its sender is gone, where that has left it.
-    fn store_lent(
-        &mut self,
-        id: PeerId,
-        len: u64,
-        announced: Option<Box<Announced>>,
-        lending: Lending,
-    ) -> Unexpected {
-        let sender = self.peers.get_mut(id).filter(|peer| !peer.is_leaving());
-        if let Lending::One(loan) = lending {
-            self.core.status.record_of(id).uncount_received(Path::Handoff, len);
-            // SAFETY: the loan has not been given back.
-            let is_cut = unsafe { loan.held() }.tie.is_cut();
-            if sender.is_none() && !is_cut {
-                return Unexpected::Left { len, memory: Left::One(loan) };
-            }
-            self.core.imported.give_back(&loan);
-        } else {
-            drop(lending);
-            self.core.imported.settle();
+    match (announced, sender) {
+        (Some(announced), Some(sender)) => {
+            let Announced { sid, rts, list } = *announced;
+            let list = lists::kept(sender, list);
+            Unexpected::Waiting { sid, rts, list }
         }
-        match (announced, sender) {
-            (Some(announced), Some(sender)) => {
-                let Announced { sid, rts, list } = *announced;
-                let list = vectored::kept(sender, list);
-                Unexpected::Waiting { sid, rts, list }
-            }
-            _ => Unexpected::Lost,
-        }
+        _ => Unexpected::Lost,
     }
+}
 
-    /// Stores message number `arrival`, which receive `of` still takes in.
-    fn store_passing(&mut self, of: OpKey, arrival: u64) {
-        let Some((peer, tag, len)) = self.taken_in(of) else { return };
-        let Some(recv) = self.core.ops.recv_mut(of) else { return };
-        if !recv.as_message && recv.memory.len() < len {
-            return;
-        }
-        let next = match self.core.match_again((peer, tag, len), arrival) {
+/// Stores message number `arrival`, which receive `of` still takes in.
+fn store_passing(peers: &mut PeerTable, core: &mut Core, of: OpKey, arrival: u64) {
+    let Some((peer, tag, len)) = taken_in(peers, core, of) else { return };
+    let Some(recv) = core.ops.recv_mut(of) else { return };
+    if !recv.as_message && recv.memory.len() < len {
+        return;
+    }
+    let next =
+        match posted::match_again(&mut core.matcher, &mut core.ops, (peer, tag, len), arrival) {
             Some(key) => {
-                self.core.follow(key, of);
+                unexpected::follow(core, key, of);
                 return;
             }
             None => {
                 let passing = Unexpected::Passing { of, len };
-                Next::Stored(self.core.matcher.keep_again((peer, tag), arrival, passing))
+                Next::Stored(core.matcher.keep_again((peer, tag), arrival, passing))
             }
         };
-        if let Some(recv) = self.core.ops.recv_mut(of) {
-            recv.next = next;
-        }
-        self.core.wakes.any = true;
+    if let Some(recv) = core.ops.recv_mut(of) {
+        recv.next = next;
     }
-
-    /// The sender, tag and length of the message that a receive takes in.
-    fn taken_in(&mut self, key: OpKey) -> Option<(PeerId, u64, u64)> {
-        let (id, pulled) = match &self.core.ops.recv_mut(key)?.stage {
-            RecvStage::Getting(get) => (get.peer, Some((get.tag, get.len))),
-            RecvStage::Streaming { peer } => (*peer, None),
-            RecvStage::Requested(requested) => (requested.peer, None),
-            _ => return None,
-        };
-        let peer = self.peers.get(id).filter(|peer| !peer.is_leaving())?;
-        let (tag, len) = pulled.or_else(|| {
-            let goes_there = |sink: &Sink| matches!(sink, Sink::Op(other) if *other == key);
-            let stream = peer.inbound.iter().find(|stream| goes_there(&stream.sink))?;
-            Some((stream.tag, stream.len))
-        })?;
-        Some((id, tag, len))
-    }
+    core.wakes.any = true;
 }
 
-impl Core {
-    /// A receive has matched the message that was matched last.
-    #[inline]
-    pub(crate) fn note_arrival(&mut self, key: OpKey) {
-        self.set_arrival(key, self.matcher.matched());
-    }
-
-    #[inline]
-    fn set_arrival(&mut self, key: OpKey, arrival: u64) {
-        if let Some(recv) = self.ops.recv_mut(key) {
-            recv.arrival = arrival;
-        }
-    }
-
-    /// The receive that takes message number `arrival`, which lost its own, if one is posted.
-    fn match_again(&mut self, (peer, tag, len): (PeerId, u64, u64), arrival: u64) -> Option<OpKey> {
-        let key = self.matcher.arrive_again(peer, tag)?;
-        Some(self.taken_by(key, (peer, tag, len), arrival))
-    }
-
-    /// A receive is handed a message that stays where it is.
-    pub(crate) fn note_lent(&mut self, key: OpKey, sid: u32, rts: &Rts, list: Option<&[Listed]>) {
-        if let Some(recv) = self.ops.recv_mut(key) {
-            recv.lent = Some(Box::new(Announced { sid, rts: *rts, list: list.map(Box::from) }));
-        }
-    }
-
-    /// Receive `key` has matched the message that receive `of` still takes in.
-    pub(crate) fn follow(&mut self, key: OpKey, of: OpKey) {
-        let Some(recv) = self.ops.recv_mut(of) else {
-            return self.finish(key, Err(Error::Closed));
-        };
-        recv.next = Next::Receive(key);
-        if let Some(recv) = self.ops.recv_mut(key) {
-            recv.stage = RecvStage::Following(of);
-        }
-    }
-
-    /// Hands on the messages of receives that were given up.
-    #[cold]
-    pub(crate) fn pass_on(&mut self) {
-        while let Some(PassedOn { recv, result }) = self.ops.passed_on.pop() {
-            match (recv.next, result) {
-                (Next::Stored(stored), Ok(Done::Arrived(arrived))) => {
-                    let again = self.again(&recv, arrived);
-                    if let Some(entry) = self.matcher.unexpected_mut(stored) {
-                        *entry = again;
-                    }
-                }
-                (Next::Stored(stored), _) => {
-                    // A failed message goes; but if its sender is gone, a receive has to hear of
-                    // that.
-                    let entry = self.matcher.unexpected_mut(stored);
-                    if entry.is_some_and(|entry| !matches!(entry, Unexpected::Lost)) {
-                        self.matcher.remove_unexpected(stored);
-                    }
-                }
-                (Next::Receive(key), Ok(Done::Arrived(arrived))) => {
-                    let of = (arrived.peer, arrived.tag);
-                    match self.again(&recv, arrived) {
-                        Unexpected::Again { bytes, receipt } => {
-                            self.deliver_again(key, of, bytes, *receipt);
-                        }
-                        _ => self.finish(key, Err(no_memory(recv.memory.len()))),
-                    }
-                }
-                (Next::Receive(key), result) => self.finish(key, result),
-                (Next::Own, _) => {}
-            }
-        }
-    }
-
-    /// The stored form of a message that a receive has, in memory of the library's.
-    fn again(&mut self, recv: &RecvOp, arrived: Arrived) -> Unexpected {
-        let Arrived { len, mut receipt, bytes, .. } = arrived;
-        let bytes = match bytes {
-            Some(bytes) => *bytes,
-            None => {
-                let Some(mut kept) = Kept::new(len, self.moves) else {
-                    return Unexpected::NoMemory { len };
-                };
-                let copied = kept.append_from(&recv.memory, len, &mut self.store);
-                receipt.note_copies(self.copied_by(copied));
-                receipt.copied_user += copied;
-                self.status.copied_user.add(copied);
-                kept.into_bytes()
-            }
-        };
-        Unexpected::Again { bytes, receipt: Box::new(receipt) }
-    }
-
-    /// Ends a receive with a message that another one had.
-    pub(crate) fn deliver_again(
-        &mut self,
-        key: OpKey,
-        (peer, tag): (PeerId, u64),
-        bytes: Bytes,
-        mut receipt: Receipt,
-    ) {
-        let Some(op) = self.ops.recv_mut(key) else { return };
-        let len = bytes.len();
-        let bytes = if op.as_message {
-            receipt.bytes = len;
-            Some(Box::new(bytes))
-        } else {
-            receipt.bytes = bytes.write_to(&op.memory, &mut self.store);
-            receipt.note_copies(self.copied_by(receipt.bytes));
-            receipt.copied_user += receipt.bytes;
-            self.status.copied_user.add(receipt.bytes);
-            None
-        };
-        self.conclude(key, Arrived { peer, tag, len, receipt, bytes, loan: None });
-    }
+/// The sender, tag and length of the message that a receive takes in.
+fn taken_in(peers: &mut PeerTable, core: &mut Core, key: OpKey) -> Option<(PeerId, u64, u64)> {
+    let (id, pulled) = match &core.ops.recv_mut(key)?.stage {
+        RecvStage::Getting(get) => (get.peer, Some((get.tag, get.len))),
+        RecvStage::Streaming { peer } => (*peer, None),
+        RecvStage::Requested(requested) => (requested.peer, None),
+        _ => return None,
+    };
+    let peer = peers.get(id).filter(|peer| !peer.is_leaving())?;
+    let (tag, len) = pulled.or_else(|| {
+        let goes_there = |sink: &Sink| matches!(sink, Sink::Op(other) if *other == key);
+        let stream = peer.inbound.iter().find(|stream| goes_there(&stream.sink))?;
+        Some((stream.tag, stream.len))
+    })?;
+    Some((id, tag, len))
 }
 
 /// A receive that ended when it was posted: the number of its message, and where that is.
@@ -339,6 +226,119 @@ impl Early {
 
     /// Leaves the message to the next receive.
     pub(crate) fn give_up(self, engine: &mut Engine, arrived: Arrived) {
-        engine.give_up_early(self.arrival, self.memory, arrived);
+        give_up_early(engine, self.arrival, self.memory, arrived);
+    }
+}
+
+/// The scope of an operation ends: a receive is given up, a send only if the scope unwinds.
+pub(crate) fn end_of_scope(engine: &mut Engine, key: OpKey, unwinding: bool) {
+    let is_recv = matches!(engine.core.ops.get(key).map(|op| &op.kind), Some(OpKind::Recv(_)));
+    if is_recv || unwinding {
+        relinquish(engine, key);
+    }
+}
+
+/// Gives a receive of many messages up: it takes no more of them, and those that were not taken
+/// are left to the next receives, in the order in which they came.
+pub(super) fn relinquish_multi(engine: &mut Engine, key: OpKey) {
+    cancel::cancel(engine, key);
+    let Some(op) = engine.core.ops.get_mut(key) else { return };
+    let OpKind::Multi(multi) = &mut op.kind else { return };
+    op.abandoned |= op.done.is_none();
+    let is_part = |op: &Op| matches!(&op.keeps, Some(Keeps::Part(part)) if part.multi == key);
+    let mut left: Vec<(u64, LeftOver)> = std::mem::take(&mut multi.ended)
+        .into_iter()
+        .filter_map(|message| LeftOver::of(message, &multi.memory))
+        .collect();
+    if multi.running > 0 {
+        let parts = engine.core.ops.open().filter(|(_, op)| is_part(op));
+        left.extend(parts.filter_map(|(part, op)| match &op.kind {
+            OpKind::Recv(recv) => Some((recv.arrival, LeftOver::Running(part))),
+            _ => None,
+        }));
+    }
+    left.sort_by_key(|(arrival, _)| *arrival);
+    for (_, message) in left {
+        match message {
+            LeftOver::Running(part) => relinquish(engine, part),
+            LeftOver::Ended(recv, arrived) if engine.check().is_ok() => {
+                store_arrived(engine, *recv, *arrived);
+            }
+            LeftOver::Ended(..) => {}
+        }
+    }
+    gauges::update_gauges(engine);
+    engine.kick_if_needed();
+}
+
+/// A message of a receive that is given up.
+enum LeftOver {
+    Running(OpKey),
+    Ended(Box<RecvOp>, Box<Arrived>),
+}
+
+impl LeftOver {
+    /// A message that is whole, with its number.
+    fn of(message: MultiReceived, memory: &Scatter) -> Option<(u64, LeftOver)> {
+        let MultiReceived { peer, tag, len, range, result, arrival, .. } = message;
+        let receipt = result.ok()?;
+        let memory = memory.slice(range.start as u64, range.len() as u64);
+        let recv = RecvOp { arrival, ..RecvOp::new(Some(memory)) };
+        let arrived = Arrived::of(Received { peer, tag, len, receipt });
+        Some((arrival, LeftOver::Ended(Box::new(recv), Box::new(arrived))))
+    }
+}
+
+/// Lets an operation go on though its result is not wanted any more; `keeps` lives until then.
+/// The operation is given up, as far as it can be.
+pub(crate) fn abandon(engine: &mut Engine, key: OpKey, keeps: Keeps) {
+    relinquish(engine, key);
+    let_go(engine, key, keeps);
+}
+
+/// As [`abandon`], but the operation goes on.
+pub(crate) fn let_go(engine: &mut Engine, key: OpKey, keeps: Keeps) {
+    match engine.core.ops.get_mut(key) {
+        Some(op) if op.done.is_none() => {
+            op.abandoned = true;
+            op.keeps = Some(keeps);
+            let waker = op.waker.take();
+            engine.core.wakes.drops.extend(waker.map(|waker| Box::new(waker) as Box<_>));
+        }
+        _ => {
+            let done = engine.core.ops.remove(key).and_then(|op| op.done);
+            if let Some(Ok(Done::Arrived(Arrived { peer, len, loan: Some(loan), .. }))) = done {
+                match loan {
+                    Lending::One(loan) => give_back(engine, peer, &loan),
+                    Lending::Parts(parts) => {
+                        let Parts { parts, sid, .. } = *parts;
+                        drop(parts);
+                        vectored::count_contiguous(
+                            &engine.core.status,
+                            peer,
+                            Path::Handoff,
+                            len,
+                            0,
+                        );
+                        vectored::give_parts_back(engine, peer, sid, By::View, 0);
+                    }
+                }
+            }
+            if let Keeps::Buffer(buffer) = keeps {
+                engine.core.wakes.drops.push(buffer);
+            }
+        }
+    }
+}
+
+/// Tells the peer that its memory is no longer read.
+#[inline]
+pub(crate) fn give_back(engine: &mut Engine, id: PeerId, loan: &Loan) {
+    match engine.peers.get_mut(id).filter(|peer| !peer.is_leaving()) {
+        Some(peer) => {
+            fin::end_loan(&mut engine.core, peer, loan);
+            engine.kick_if_needed();
+        }
+        None => engine.core.imported.give_back(loan),
     }
 }

@@ -1,13 +1,15 @@
 //! The engine's descriptors: the listener, greetings under way, peers' sockets and processes.
 
 mod accept_budget;
+pub(crate) mod accepts;
 mod connect;
-mod events;
+pub(super) mod events;
 mod names;
-mod reconnect;
+pub(super) mod reconnect;
 pub(crate) mod requests;
 mod same_host;
 mod tcp_connect;
+pub(crate) mod tries;
 
 use std::{collections::VecDeque, os::fd::AsFd, sync::Arc, time::Duration};
 

@@ -12,9 +12,10 @@ use std::{
 use pinfold_sys::{cpu::clock, threads::Kind};
 
 use super::{
-    Engine,
+    engine::Engine,
     followers::Awaited,
     op::{Done, OpKey},
+    progress,
     shared::Shared,
 };
 use crate::Result;
@@ -65,7 +66,7 @@ impl Shared {
     /// The result of an operation if it has ended, after a turn of progress.
     pub(crate) fn try_done(self: &Arc<Shared>, key: OpKey) -> Option<Result<Done>> {
         let done = self.try_taken(|engine| {
-            engine.progress();
+            progress::progress(engine);
             engine.take_done(key)
         });
         done.unwrap_or_else(|forked| Some(Err(forked)))
@@ -103,7 +104,7 @@ impl Shared {
         let end = Instant::now() + GRACE;
         loop {
             let Ok(mut engine) = self.enter() else { return };
-            if !engine.owes_answers() {
+            if !owes_answers(&mut engine) {
                 return;
             }
             if engine.driven || engine.control_flush {
@@ -114,7 +115,7 @@ impl Shared {
                 engine.control_flush = true;
                 break;
             }
-            engine.progress();
+            progress::progress(&mut engine);
             drop(engine);
             clock::relax();
         }
@@ -136,7 +137,7 @@ impl Shared {
     /// Waits until all answers are delivered, or no longer needed.
     fn carry(self: Arc<Shared>) -> Result<()> {
         self.wait_for(None, Awaited::Anything, |engine| {
-            if engine.owes_answers() && !engine.closed {
+            if owes_answers(engine) && !engine.closed {
                 return None;
             }
             // Within the same entry: a thread that finds more answers after this starts another.
@@ -149,12 +150,10 @@ impl Shared {
     }
 }
 
-impl Engine {
-    /// Returns whether answers wait for room.
-    pub(crate) fn owes_answers(&mut self) -> bool {
-        let peers = &mut self.peers;
-        self.core.blocked.iter().any(|index| {
-            peers.at_mut(*index).is_some_and(|peer| !peer.is_leaving() && peer.controls() > 0)
-        })
-    }
+/// Returns whether answers wait for room.
+pub(crate) fn owes_answers(engine: &mut Engine) -> bool {
+    let peers = &mut engine.peers;
+    engine.core.blocked.iter().any(|index| {
+        peers.at_mut(*index).is_some_and(|peer| !peer.is_leaving() && peer.controls() > 0)
+    })
 }

@@ -2,16 +2,16 @@
 
 use std::{collections::VecDeque, sync::Arc};
 
-use pinfold_sys::cpu::clock;
-
 use super::{
-    op::{Bytes, Done, OpKey, RecvStage, Wakes},
+    matching::Matcher,
+    op::{Bytes, OpKey, RecvStage, Wakes},
     op_table::OpTable,
-    peer::{Control, Peer},
+    peer::Peer,
     prefault::Prefault,
+    unlocked_counts::UnlockedCopies,
 };
 use crate::{
-    PeerId, Receipt, Result,
+    PeerId, Receipt,
     copy::{BULK, Copier, Largest},
     memory::imported_extents::ImportedExtents,
     policy::route::CostModel,
@@ -20,13 +20,9 @@ use crate::{
         handoff::{parts::List, state::Left},
         rma::registry::Registry,
     },
-    status::{Status, Tally},
+    status::Status,
     transport::{Driver, shm::budget::Budget},
-    wire::{
-        descriptor::{Header, Kind},
-        rendezvous::Rts,
-    },
-    worker::{matching::Matcher, unlocked_counts::UnlockedCopies},
+    wire::rendezvous::Rts,
 };
 
 /// A message that came before a receive asked for it.
@@ -111,39 +107,10 @@ pub(crate) struct Core {
 }
 
 impl Core {
-    /// Ends an operation.
-    pub(crate) fn finish(&mut self, key: OpKey, result: Result<Done>) {
-        self.ops.finish(key, result, &mut self.wakes);
-        if !self.ops.settled.is_empty() || !self.ops.answered.is_empty() {
-            self.settle();
-        }
-        if !self.ops.passed_on.is_empty() {
-            self.pass_on();
-        }
-    }
-
     /// How `bytes` bytes were copied under the lock just now: the largest part of them.
     #[inline]
     pub(crate) fn copied_by(&self, bytes: u64) -> Largest {
         if bytes < BULK as u64 { Largest::NONE } else { self.copies.take_largest() }
-    }
-
-    /// Sends an answer: at once if there is room and nothing waits before it, else queued.
-    pub(crate) fn answer(&mut self, peer: &mut Peer, kind: Kind, aux: u32, words: &[u64]) {
-        self.answer_by(peer, Header::new(kind, 0, aux), words);
-    }
-
-    /// The same of a descriptor with this header.
-    pub(crate) fn answer_by(&mut self, peer: &mut Peer, header: Header, words: &[u64]) {
-        if peer.controls() == 0 && peer.tx.has_room(&mut self.lane_budget) == Ok(true) {
-            peer.tx.push(header, words);
-            self.ring(peer);
-            return;
-        }
-        let mut body = [0; 7];
-        body[..words.len()].copy_from_slice(words);
-        peer.queue_control(Control { header, body, words: words.len() });
-        self.block(peer);
     }
 
     /// Puts a peer on the list of those to try again.
@@ -152,29 +119,6 @@ impl Core {
             peer.blocked = true;
             peer.room_asked = false;
             self.blocked.push(peer.id.index);
-        }
-    }
-
-    /// Wakes the peer if it sleeps.
-    #[inline(always)]
-    pub(crate) fn ring(&mut self, peer: &mut Peer) {
-        if peer.tx.must_ring(peer.fence) {
-            self.ring_now(peer);
-        }
-    }
-
-    #[cold]
-    pub(crate) fn ring_now(&mut self, peer: &mut Peer) {
-        if peer.is_turned() {
-            peer.transport.hand_on();
-            self.end_sent(peer);
-            return;
-        }
-        peer.record.doorbells_sent.add(1);
-        peer.tx.say_rung(clock::now_ns());
-        // A peer that is gone cannot be rung; its socket tells the thread that polls it.
-        if let Err(error) = peer.transport.ring() {
-            tracing::debug!(%error, peer = peer.info.name, "ringing failed");
         }
     }
 

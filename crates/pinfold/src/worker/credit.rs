@@ -13,10 +13,10 @@
 //!   receives are there already.
 
 use super::{
-    Engine,
     core::{Core, Unexpected},
     inbound_stream::{Inbound, Sink},
     peer::{MESSAGE_COST, Peer},
+    streams,
 };
 use crate::{
     memory::store::Kept,
@@ -71,7 +71,7 @@ fn first(left: usize, apart: bool) -> Limits {
 /// announced a message of `len` bytes whose receive was there.
 ///
 /// As much again, up to a ceiling, as long as there is plenty left of the budget. A message that is
-/// announced however much credit there is (`Core::fits_eager`) says nothing.
+/// announced however much credit there is (`routing::fits_eager`) says nothing.
 fn more(budget: &Budget, granted: u64, len: u64) -> u64 {
     let wide = (granted * 2).clamp(WIDE_BYTES_MIN, WIDE_BYTES_MAX);
     let more = wide.saturating_sub(granted);
@@ -110,88 +110,84 @@ fn cost(granted: Limits) -> usize {
     (granted.unexpected_bytes + u64::from(granted.rendezvous_max) * MESSAGE_COST) as usize
 }
 
-impl Engine {
-    /// Sets credit aside for a peer that may be about to join, whose memory is `apart` from this
-    /// side's or not.
-    pub(crate) fn grant(&mut self, apart: bool) -> Limits {
-        let granted = first(self.core.grants.left(), apart);
-        if self.core.grants.take(cost(granted)) { granted } else { LEAST }
-    }
-
-    /// Takes back the credit that was set aside.
-    pub(crate) fn ungrant(&mut self, granted: Limits) {
-        self.core.grants.give(cost(granted));
-    }
+/// Sets credit aside for a peer that may be about to join, whose memory is `apart` from this
+/// side's or not.
+pub(crate) fn grant(grants: &mut Budget, apart: bool) -> Limits {
+    let granted = first(grants.left(), apart);
+    if grants.take(cost(granted)) { granted } else { LEAST }
 }
 
-impl Core {
-    /// Counts an unmatched eager message against the peer's grant.
-    pub(crate) fn owe(&mut self, peer: &mut Peer, cost: u64) -> Result<(), Violation> {
-        peer.owed += cost;
-        peer.record.unexpected.add(1);
-        if peer.owed > peer.granted {
-            return Err(Violation("it sent more than its credit"));
-        }
-        Ok(())
-    }
+/// Takes back the credit that was set aside.
+pub(crate) fn ungrant(grants: &mut Budget, granted: Limits) {
+    grants.give(cost(granted));
+}
 
-    /// A peer has announced a message whose receive was there: it may have lacked nothing but
-    /// credit. The answer carries its credit (`Cts::Stream`).
-    pub(crate) fn widen(&mut self, peer: &mut Peer, rts: &Rts) {
-        let more = match (peer.shares_memory(), rts.unasked) {
-            (false, _) => more(&self.grants, peer.granted, rts.len),
-            // The cost of the message does not matter, for it is not stored, as long as the old
-            // credit is short.
-            (true, true) if is_short(peer.granted, peer.owed, MESSAGE_COST + rts.len) => {
-                unasked(&self.grants, peer.granted, peer.owed, MESSAGE_COST + rts.len)
-            }
-            (true, _) => 0,
-        };
-        self.grant_more(peer, more);
+/// Counts an unmatched eager message against the peer's grant.
+pub(crate) fn owe(peer: &mut Peer, cost: u64) -> Result<(), Violation> {
+    peer.owed += cost;
+    peer.record.unexpected.add(1);
+    if peer.owed > peer.granted {
+        return Err(Violation("it sent more than its credit"));
     }
+    Ok(())
+}
 
-    /// Grants a peer `more` bytes of credit, if the budget has them. Returns whether it did.
-    fn grant_more(&mut self, peer: &mut Peer, more: u64) -> bool {
-        let granted = Limits { unexpected_bytes: peer.granted, rendezvous_max: peer.announced_max };
-        let wide = peer.granted.saturating_add(more);
-        // Where the peer had no credit, the announcements it may make are paid for as well.
-        let takes = cost(Limits { unexpected_bytes: wide, ..granted }) - cost(granted);
-        if more == 0 || !self.grants.take(takes) {
-            return false;
+/// A peer has announced a message whose receive was there: it may have lacked nothing but
+/// credit. The answer carries its credit (`Cts::Stream`).
+pub(crate) fn widen(grants: &mut Budget, peer: &mut Peer, rts: &Rts) {
+    let more = match (peer.shares_memory(), rts.unasked) {
+        (false, _) => more(grants, peer.granted, rts.len),
+        // The cost of the message does not matter, for it is not stored, as long as the old
+        // credit is short.
+        (true, true) if is_short(peer.granted, peer.owed, MESSAGE_COST + rts.len) => {
+            unasked(grants, peer.granted, peer.owed, MESSAGE_COST + rts.len)
         }
-        peer.granted = wide;
-        peer.record.note_granted(wide);
-        true
-    }
+        (true, _) => 0,
+    };
+    grant_more(grants, peer, more);
+}
 
-    /// Has a message sent that was announced for want of credit alone and whose receive is not
-    /// posted: it is stored like the ones before it. Returns whether there is room for it.
-    pub(crate) fn store_unasked(
-        &mut self,
-        peer: &mut Peer,
-        sid: u32,
-        rts: &Rts,
-    ) -> Result<bool, Violation> {
-        let &Rts { tag, len, .. } = rts;
-        let cost = MESSAGE_COST + len;
-        let more = unasked(&self.grants, peer.granted, peer.owed, cost);
-        if !rts.unasked || more == 0 {
-            return Ok(false);
-        }
-        if peer.inbound_at(sid).is_some() || peer.announced.contains_key(&sid) {
-            return Err(Violation("it announced a stream twice"));
-        }
-        let Some(kept) = Kept::new(len, self.moves) else { return Ok(false) };
-        if !self.grant_more(peer, more) {
-            return Ok(false);
-        }
-        self.owe(peer, cost)?;
-        let key = self.matcher.keep(peer.id, tag, Unexpected::Arriving { sid, len });
-        self.wakes.any = true;
-        let new = Inbound::new(sid, tag, len, Sink::Keep(key, kept));
-        self.ask_for(peer, Inbound { cost, ..new }, true);
-        Ok(true)
+/// Grants a peer `more` bytes of credit, if the budget has them. Returns whether it did.
+fn grant_more(grants: &mut Budget, peer: &mut Peer, more: u64) -> bool {
+    let granted = Limits { unexpected_bytes: peer.granted, rendezvous_max: peer.announced_max };
+    let wide = peer.granted.saturating_add(more);
+    // Where the peer had no credit, the announcements it may make are paid for as well.
+    let takes = cost(Limits { unexpected_bytes: wide, ..granted }) - cost(granted);
+    if more == 0 || !grants.take(takes) {
+        return false;
     }
+    peer.granted = wide;
+    peer.record.note_granted(wide);
+    true
+}
+
+/// Has a message sent that was announced for want of credit alone and whose receive is not
+/// posted: it is stored like the ones before it. Returns whether there is room for it.
+pub(crate) fn store_unasked(
+    core: &mut Core,
+    peer: &mut Peer,
+    sid: u32,
+    rts: &Rts,
+) -> Result<bool, Violation> {
+    let &Rts { tag, len, .. } = rts;
+    let cost = MESSAGE_COST + len;
+    let more = unasked(&core.grants, peer.granted, peer.owed, cost);
+    if !rts.unasked || more == 0 {
+        return Ok(false);
+    }
+    if peer.inbound_at(sid).is_some() || peer.announced.contains_key(&sid) {
+        return Err(Violation("it announced a stream twice"));
+    }
+    let Some(kept) = Kept::new(len, core.moves) else { return Ok(false) };
+    if !grant_more(&mut core.grants, peer, more) {
+        return Ok(false);
+    }
+    owe(peer, cost)?;
+    let key = core.matcher.keep(peer.id, tag, Unexpected::Arriving { sid, len });
+    core.wakes.any = true;
+    let new = Inbound::new(sid, tag, len, Sink::Keep(key, kept));
+    streams::ask_for(core, peer, Inbound { cost, ..new }, true);
+    Ok(true)
 }
 
 impl Peer {

@@ -1,10 +1,17 @@
 //! How operations end, and to whom their results go.
 
 use super::{
-    op::{Done, Keeps, Next, OpKey, OpKind, PartOf, RecvOp, RecvStage, SendOp, Taker, Wakes},
+    core::{Core, Unexpected},
+    op::{
+        Arrived, Bytes, Done, Keeps, Next, OpKey, OpKind, PartOf, RecvOp, RecvStage, SendOp, Taker,
+        Wakes,
+    },
     op_table::{OpTable, PassedOn},
 };
-use crate::{Error, Result, endpoint::received::MultiReceived};
+use crate::{
+    Error, PeerId, Receipt, Received, Result, endpoint::received::MultiReceived,
+    memory::store::Kept, protocol::active::settle, status::Tally,
+};
 
 impl OpTable {
     /// Ends an operation. Its waker, if any, is pushed onto `wakes`.
@@ -137,4 +144,109 @@ fn message(part: &PartOf, room: u64, result: Result<Done>, is_last: bool) -> Mul
     };
     let range = at as usize..(at + len.min(room)) as usize;
     MultiReceived { peer, tag, len, range, result, is_last, arrival }
+}
+
+/// The error of a receive for whose message there is no memory.
+pub(crate) fn no_memory(len: u64) -> Error {
+    Error::LimitReached {
+        what: "the memory for one message, in bytes,",
+        limit: len,
+        remedy: "receive it in parts, or into memory of your own",
+    }
+}
+
+/// Hands on the messages of receives that were given up.
+#[cold]
+pub(crate) fn pass_on(core: &mut Core) {
+    while let Some(PassedOn { recv, result }) = core.ops.passed_on.pop() {
+        match (recv.next, result) {
+            (Next::Stored(stored), Ok(Done::Arrived(arrived))) => {
+                let again = again(core, &recv, arrived);
+                if let Some(entry) = core.matcher.unexpected_mut(stored) {
+                    *entry = again;
+                }
+            }
+            (Next::Stored(stored), _) => {
+                // A failed message goes; but if its sender is gone, a receive has to hear of
+                // that.
+                let entry = core.matcher.unexpected_mut(stored);
+                if entry.is_some_and(|entry| !matches!(entry, Unexpected::Lost)) {
+                    core.matcher.remove_unexpected(stored);
+                }
+            }
+            (Next::Receive(key), Ok(Done::Arrived(arrived))) => {
+                let of = (arrived.peer, arrived.tag);
+                match again(core, &recv, arrived) {
+                    Unexpected::Again { bytes, receipt } => {
+                        deliver_again(core, key, of, bytes, *receipt);
+                    }
+                    _ => finish(core, key, Err(no_memory(recv.memory.len()))),
+                }
+            }
+            (Next::Receive(key), result) => finish(core, key, result),
+            (Next::Own, _) => {}
+        }
+    }
+}
+
+/// The stored form of a message that a receive has, in memory of the library's.
+pub(crate) fn again(core: &mut Core, recv: &RecvOp, arrived: Arrived) -> Unexpected {
+    let Arrived { len, mut receipt, bytes, .. } = arrived;
+    let bytes = match bytes {
+        Some(bytes) => *bytes,
+        None => {
+            let Some(mut kept) = Kept::new(len, core.moves) else {
+                return Unexpected::NoMemory { len };
+            };
+            let copied = kept.append_from(&recv.memory, len, &mut core.store);
+            receipt.note_copies(core.copied_by(copied));
+            receipt.copied_user += copied;
+            core.status.copied_user.add(copied);
+            kept.into_bytes()
+        }
+    };
+    Unexpected::Again { bytes, receipt: Box::new(receipt) }
+}
+
+/// Ends a receive with a message that another one had.
+pub(crate) fn deliver_again(
+    core: &mut Core,
+    key: OpKey,
+    (peer, tag): (PeerId, u64),
+    bytes: Bytes,
+    mut receipt: Receipt,
+) {
+    let Some(op) = core.ops.recv_mut(key) else { return };
+    let len = bytes.len();
+    let bytes = if op.as_message {
+        receipt.bytes = len;
+        Some(Box::new(bytes))
+    } else {
+        receipt.bytes = bytes.write_to(&op.memory, &mut core.store);
+        receipt.note_copies(core.copied_by(receipt.bytes));
+        receipt.copied_user += receipt.bytes;
+        core.status.copied_user.add(receipt.bytes);
+        None
+    };
+    conclude(core, key, Arrived { peer, tag, len, receipt, bytes, loan: None });
+}
+
+/// Ends an operation.
+pub(crate) fn finish(core: &mut Core, key: OpKey, result: Result<Done>) {
+    core.ops.finish(key, result, &mut core.wakes);
+    if !core.ops.settled.is_empty() || !core.ops.answered.is_empty() {
+        settle::settle(core);
+    }
+    if !core.ops.passed_on.is_empty() {
+        pass_on(core);
+    }
+}
+
+/// The same of a message that was counted before.
+pub(crate) fn conclude(core: &mut Core, key: OpKey, arrived: Arrived) {
+    let result = match arrived.receipt.bytes < arrived.len {
+        true => Received::from(&arrived).checked().map(Done::from),
+        false => Ok(Done::Arrived(arrived)),
+    };
+    finish(core, key, result);
 }

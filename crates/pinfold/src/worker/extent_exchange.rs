@@ -1,11 +1,12 @@
 //! Memory that is handed to peers and by peers, over the sockets of the pairs.
 
-use super::{Engine, core::Core, peer::Peer};
+use super::{engine::Engine, op::Wakes, peer::Peer};
 use crate::{
     Path,
     failpoint::{self, Point},
     memory::{
         arena::{self, ArenaRef},
+        imported_extents::ImportedExtents,
         scatter::Part,
     },
     transport::{
@@ -30,89 +31,94 @@ pub(crate) enum Exchanged {
     Closed,
 }
 
-impl Core {
-    /// Takes the channel messages that a peer has sent over its socket.
-    pub(crate) fn take_extents(&mut self, peer: &mut Peer) -> Result<Exchanged, Violation> {
-        let may_map = [Path::Mapped, Path::Handoff].iter().any(|p| peer.permissions.may(*p));
-        let mut exchanged = Exchanged::None;
-        let Some(socket) = peer.transport.channel() else { return Ok(Exchanged::None) };
-        for _ in 0..MESSAGES_A_TURN {
-            match descriptor_channel::take(socket) {
-                Ok(None) => break,
-                Ok(Some(ChannelMessage::Bell)) => {}
-                Ok(Some(ChannelMessage::Extent(_))) if !may_map => {
-                    return Err(Violation("it sent memory although neither side maps any"));
-                }
-                Ok(Some(ChannelMessage::Extent(extent))) => {
-                    // Where it cannot be mapped, messages out of it come by other paths.
-                    self.imported.add(peer.id, extent, peer.rx.tie());
-                    failpoint::hit(Point::ExtentTaken);
-                }
-                Ok(Some(ChannelMessage::Gone { id })) => self.imported.remove(peer.id, id),
-                Ok(Some(ChannelMessage::Closed)) => return Ok(Exchanged::Closed),
-                Ok(Some(ChannelMessage::Senseless)) => {
-                    return Err(Violation("it sent something senseless over its socket"));
-                }
-                Ok(Some(ChannelMessage::Lost)) => {
-                    tracing::debug!(peer = peer.info.name, "no descriptor is left for an arena");
-                    self.imported.close_descriptors();
-                }
-                Err(error) => {
-                    tracing::debug!(%error, peer = peer.info.name, "the socket cannot be read");
-                    break;
-                }
+/// Takes the channel messages that a peer has sent over its socket.
+pub(crate) fn take_extents(
+    imported: &mut ImportedExtents,
+    peer: &mut Peer,
+) -> Result<Exchanged, Violation> {
+    let may_map = [Path::Mapped, Path::Handoff].iter().any(|p| peer.permissions.may(*p));
+    let mut exchanged = Exchanged::None;
+    let Some(socket) = peer.transport.channel() else { return Ok(Exchanged::None) };
+    for _ in 0..MESSAGES_A_TURN {
+        match descriptor_channel::take(socket) {
+            Ok(None) => break,
+            Ok(Some(ChannelMessage::Bell)) => {}
+            Ok(Some(ChannelMessage::Extent(_))) if !may_map => {
+                return Err(Violation("it sent memory although neither side maps any"));
             }
-            exchanged = Exchanged::Some;
-        }
-        Ok(exchanged)
-    }
-
-    /// As [`Core::take_extents`], for a thread that may not be the one that sleeps on the socket:
-    /// the bells among the channel messages were for that thread, which then looks for itself.
-    fn take_extents_now(&mut self, peer: &mut Peer) -> Result<Exchanged, Violation> {
-        self.wakes.leader = true;
-        self.take_extents(peer)
-    }
-
-    /// Takes the channel messages of a peer until the extent is there that a descriptor has named:
-    /// it was sent before that, behind not more than a socket's queue holds. A connection that was
-    /// closed meanwhile tells the thread that polls it.
-    pub(crate) fn await_extent(&mut self, peer: &mut Peer, extent: u64) -> Result<(), Violation> {
-        let mut turns = 0;
-        while self.imported.get(peer.id, extent).is_none()
-            && turns < EXCHANGE_TURNS
-            && matches!(self.take_extents_now(peer)?, Exchanged::Some)
-        {
-            turns += 1;
-        }
-        Ok(())
-    }
-
-    /// Sees to it that the peer has the extent that a message lies in, and returns the place in it.
-    /// `None`: the extent could not be sent.
-    pub(crate) fn export_part(&self, peer: &mut Peer, memory: Part) -> Option<Exported> {
-        let (extent, offset) = memory.locate()?;
-        self.export_at(peer, &extent, offset)
-    }
-
-    /// The same, for a place in an extent.
-    pub(crate) fn export_at(
-        &self,
-        peer: &mut Peer,
-        extent: &ArenaRef,
-        offset: u64,
-    ) -> Option<Exported> {
-        let id = extent.id();
-        if !peer.exported_extents.has(id) {
-            if let Err(error) = export(peer, extent) {
-                tracing::debug!(%error, peer = peer.info.name, "an arena cannot be handed over");
-                peer.exported_extents.failed(id);
-                return None;
+            Ok(Some(ChannelMessage::Extent(extent))) => {
+                // Where it cannot be mapped, messages out of it come by other paths.
+                imported.add(peer.id, extent, peer.rx.tie());
+                failpoint::hit(Point::ExtentTaken);
             }
-            peer.exported_extents.sent(id);
+            Ok(Some(ChannelMessage::Gone { id })) => imported.remove(peer.id, id),
+            Ok(Some(ChannelMessage::Closed)) => return Ok(Exchanged::Closed),
+            Ok(Some(ChannelMessage::Senseless)) => {
+                return Err(Violation("it sent something senseless over its socket"));
+            }
+            Ok(Some(ChannelMessage::Lost)) => {
+                tracing::debug!(peer = peer.info.name, "no descriptor is left for an arena");
+                imported.close_descriptors();
+            }
+            Err(error) => {
+                tracing::debug!(%error, peer = peer.info.name, "the socket cannot be read");
+                break;
+            }
         }
-        Some(Exported { extent: id, offset })
+        exchanged = Exchanged::Some;
     }
+    Ok(exchanged)
+}
+
+/// As [`take_extents`], for a thread that may not be the one that sleeps on the socket:
+/// the bells among the channel messages were for that thread, which then looks for itself.
+fn take_extents_now(
+    wakes: &mut Wakes,
+    imported: &mut ImportedExtents,
+    peer: &mut Peer,
+) -> Result<Exchanged, Violation> {
+    wakes.leader = true;
+    take_extents(imported, peer)
+}
+
+/// Takes the channel messages of a peer until the extent is there that a descriptor has named:
+/// it was sent before that, behind not more than a socket's queue holds. A connection that was
+/// closed meanwhile tells the thread that polls it.
+pub(crate) fn await_extent(
+    wakes: &mut Wakes,
+    imported: &mut ImportedExtents,
+    peer: &mut Peer,
+    extent: u64,
+) -> Result<(), Violation> {
+    let mut turns = 0;
+    while imported.get(peer.id, extent).is_none()
+        && turns < EXCHANGE_TURNS
+        && matches!(take_extents_now(wakes, imported, peer)?, Exchanged::Some)
+    {
+        turns += 1;
+    }
+    Ok(())
+}
+
+/// Sees to it that the peer has the extent that a message lies in, and returns the place in it.
+/// `None`: the extent could not be sent.
+pub(crate) fn export_part(peer: &mut Peer, memory: Part) -> Option<Exported> {
+    let (extent, offset) = memory.locate()?;
+    export_at(peer, &extent, offset)
+}
+
+/// The same, for a place in an extent.
+pub(crate) fn export_at(peer: &mut Peer, extent: &ArenaRef, offset: u64) -> Option<Exported> {
+    let id = extent.id();
+    if !peer.exported_extents.has(id) {
+        if let Err(error) = export(peer, extent) {
+            tracing::debug!(%error, peer = peer.info.name, "an arena cannot be handed over");
+            peer.exported_extents.failed(id);
+            return None;
+        }
+        peer.exported_extents.sent(id);
+    }
+    Some(Exported { extent: id, offset })
 }
 
 fn export(peer: &Peer, extent: &ArenaRef) -> crate::Result<()> {
@@ -125,37 +131,35 @@ fn export(peer: &Peer, extent: &ArenaRef) -> crate::Result<()> {
     sent.map_err(|error| crate::Error::os("sendmsg", "an arena", error))
 }
 
-impl Engine {
-    /// Tells peers which arenas are no longer in use, so that their mappings do not keep the
-    /// memory.
-    #[inline]
-    pub(crate) fn tell_of_gone_arenas(&mut self) {
-        let gone = arena::gone();
-        if gone != self.gone_told {
-            self.sweep_exported_extents(gone);
-        }
+/// Tells peers which arenas are no longer in use, so that their mappings do not keep the
+/// memory.
+#[inline]
+pub(crate) fn tell_of_gone_arenas(engine: &mut Engine) {
+    let gone = arena::gone();
+    if gone != engine.gone_told {
+        sweep_exported_extents(engine, gone);
     }
+}
 
-    #[cold]
-    fn sweep_exported_extents(&mut self, gone: u64) {
-        let mut all = true;
-        for id in self.peers.ids() {
-            let Some(peer) = self.peers.get_mut(id) else { continue };
-            let Some(socket) = peer.transport.channel() else { continue };
-            peer.exported_extents.sweep(
-                |extent| !arena::is_live(extent),
-                |extent| {
-                    // A full queue: tried again at the next turn.
-                    failpoint::hit(Point::BeforeGone);
-                    let told = descriptor_channel::send_gone(socket, extent).is_ok();
-                    failpoint::hit(Point::AfterGone);
-                    all &= told;
-                    told
-                },
-            );
-        }
-        if all {
-            self.gone_told = gone;
-        }
+#[cold]
+fn sweep_exported_extents(engine: &mut Engine, gone: u64) {
+    let mut all = true;
+    for id in engine.peers.ids() {
+        let Some(peer) = engine.peers.get_mut(id) else { continue };
+        let Some(socket) = peer.transport.channel() else { continue };
+        peer.exported_extents.sweep(
+            |extent| !arena::is_live(extent),
+            |extent| {
+                // A full queue: tried again at the next turn.
+                failpoint::hit(Point::BeforeGone);
+                let told = descriptor_channel::send_gone(socket, extent).is_ok();
+                failpoint::hit(Point::AfterGone);
+                all &= told;
+                told
+            },
+        );
+    }
+    if all {
+        engine.gone_told = gone;
     }
 }

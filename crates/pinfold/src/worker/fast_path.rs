@@ -8,11 +8,15 @@
 use pinfold_sys::cpu::clock;
 
 use super::{
-    Engine,
+    answers::{self, PUBLISH_AFTER},
     core::Core,
-    outbound::PIECE_WHOLE,
+    engine::Engine,
+    inbound,
+    matching::{Source, TagMatch},
     peer::{MESSAGE_COST, Peer},
-    progress::{POLLS_A_CLOCK, PUBLISH_AFTER},
+    progress::{self, POLLS_A_CLOCK},
+    routing::{self, PIECE_WHOLE},
+    transport_progress,
 };
 use crate::{
     Path, PeerId, Receipt, Result,
@@ -27,7 +31,6 @@ use crate::{
         descriptor::{Eager, Header, INLINE_MAX, INLINE_TWO_MAX, INLINE_WIDE_MAX, Kind},
         rendezvous::Rts,
     },
-    worker::matching::{Source, TagMatch},
 };
 
 /// Looks at a lane before a receive is posted: a message that is about to come needs no entry.
@@ -73,303 +76,301 @@ impl Took {
     }
 }
 
-impl Engine {
-    #[inline(always)]
-    pub(crate) fn is_usable(&self) -> bool {
-        !self.closed
-    }
+#[inline(always)]
+pub(crate) fn is_usable(engine: &Engine) -> bool {
+    !engine.closed
+}
 
-    /// Returns whether the head of a lane is for the next receive, and no caller waits on the
-    /// descriptor.
-    #[inline(always)]
-    fn may_recv_fast(&self) -> bool {
-        self.is_usable() && self.core.matcher.stores_none() && (self.driven || !self.armed)
-    }
+/// Returns whether the head of a lane is for the next receive, and no caller waits on the
+/// descriptor.
+#[inline(always)]
+fn may_recv_fast(engine: &Engine) -> bool {
+    is_usable(engine) && engine.core.matcher.stores_none() && (engine.driven || !engine.armed)
+}
 
-    /// The same for a receive that waits for it a moment, unless it is time for the ordinary way.
-    #[inline(always)]
-    fn may_wait_fast(&mut self) -> bool {
-        if !self.may_recv_fast() {
-            return false;
-        }
-        self.polls += 1;
-        self.polls <= POLLS_A_CLOCK || !self.must_look_around()
+/// The same for a receive that waits for it a moment, unless it is time for the ordinary way.
+#[inline(always)]
+fn may_wait_fast(engine: &mut Engine) -> bool {
+    if !may_recv_fast(engine) {
+        return false;
     }
+    engine.polls += 1;
+    engine.polls <= POLLS_A_CLOCK || !must_look_around(engine)
+}
 
-    /// Returns whether the ordinary way has something to do other than to receive: now and then it
-    /// looks at the sockets, and operations in flight with other peers go on.
-    #[cold]
-    #[inline(never)]
-    fn must_look_around(&mut self) -> bool {
-        let must = self.has_chores() || clock::now_ns() >= self.events_at;
-        if !must {
-            self.polls = 0;
-        }
-        must
+/// Returns whether the ordinary way has something to do other than to receive: now and then it
+/// looks at the sockets, and operations in flight with other peers go on.
+#[cold]
+#[inline(never)]
+fn must_look_around(engine: &mut Engine) -> bool {
+    let must = engine.has_chores() || clock::now_ns() >= engine.events_at;
+    if !must {
+        engine.polls = 0;
     }
+    must
+}
 
-    /// Sends a message that fits its descriptor, if room and credit are known to be there.
-    ///
-    /// There are as few steps here as can be, stores above all: the processor makes stores visible
-    /// in their order, so those behind the one to the ring wait for its cache line to come over,
-    /// and once the store queue is full (64 entries, say), so does the next message.
-    #[inline(always)]
-    pub(crate) fn send_at_once(&mut self, id: PeerId, tag: u64, memory: Part) -> bool {
-        let (core, Some(peer)) = (&mut self.core, self.peers.get_mut(id)) else { return false };
-        !self.closed && core.send_at_once(peer, tag, memory)
+/// Sends a message that fits its descriptor, if room and credit are known to be there.
+///
+/// There are as few steps here as can be, stores above all: the processor makes stores visible
+/// in their order, so those behind the one to the ring wait for its cache line to come over,
+/// and once the store queue is full (64 entries, say), so does the next message.
+#[inline(always)]
+pub(crate) fn send_at_once(engine: &mut Engine, id: PeerId, tag: u64, memory: Part) -> bool {
+    let (core, Some(peer)) = (&mut engine.core, engine.peers.get_mut(id)) else { return false };
+    !engine.closed && send_to(core, peer, tag, memory)
+}
+
+/// Sends a message of one part that fits a descriptor or one piece. `None`: it has to be
+/// posted, with the receipt that the cost model chose, if it was asked.
+pub(crate) fn send_fast(
+    engine: &mut Engine,
+    id: PeerId,
+    tag: u64,
+    memory: Part,
+    chosen: &mut Option<Receipt>,
+) -> Option<Sent> {
+    if !is_usable(engine) {
+        return None;
     }
-
-    /// Sends a message of one part that fits a descriptor or one piece. `None`: it has to be
-    /// posted, with the receipt that the cost model chose, if it was asked.
-    pub(crate) fn send_fast(
-        &mut self,
-        id: PeerId,
-        tag: u64,
-        memory: Part,
-        chosen: &mut Option<Receipt>,
-    ) -> Option<Sent> {
-        if !self.is_usable() {
-            return None;
-        }
-        let (peer, core) = (self.peers.get_mut(id)?, &mut self.core);
-        let has_room = peer.is_clear() && peer.tx.has_room(&mut core.lane_budget) == Ok(true);
-        if !has_room || !peer.has_credit(memory.len()) {
-            return None;
-        }
-        if memory.len() > INLINE_MAX as u64 {
-            return core.send_piece(peer, tag, memory, chosen);
-        }
-        let sent = if (tag >> 32) as u32 == peer.tag_high_tx {
-            self.send_at_once(id, tag, memory)
-        } else if !peer.permissions.may(Path::Inline) {
-            false
-        } else if memory.len() <= INLINE_WIDE_MAX as u64 {
-            core.send_wide(peer, tag, memory);
-            true
-        } else {
-            peer.tx.has_room_for_two() && {
-                peer.send_tag_high(tag);
-                self.send_at_once(id, tag, memory)
-            }
-        };
-        sent.then_some(Sent { path: Path::Inline, why: Why::NOT_ASKED, by: Largest::NONE })
+    let (peer, core) = (engine.peers.get_mut(id)?, &mut engine.core);
+    let has_room = peer.is_clear() && peer.tx.has_room(&mut core.lane_budget) == Ok(true);
+    if !has_room || !peer.has_credit(memory.len()) {
+        return None;
     }
-
-    /// Receives the next message of a lane into one part, if it matches, is whole and short, no
-    /// receive that was posted before takes it, and nothing is stored. Waits for it a few
-    /// microseconds.
-    #[inline(always)]
-    pub(crate) fn recv_fast(&mut self, from: Source, tag: TagMatch, memory: Part) -> Option<Took> {
-        if !self.may_wait_fast() {
-            return None;
+    if memory.len() > INLINE_MAX as u64 {
+        return send_piece(core, peer, tag, memory, chosen);
+    }
+    let sent = if (tag >> 32) as u32 == peer.tag_high_tx {
+        send_at_once(engine, id, tag, memory)
+    } else if !peer.permissions.may(Path::Inline) {
+        false
+    } else if memory.len() <= INLINE_WIDE_MAX as u64 {
+        send_wide(core, peer, tag, memory);
+        true
+    } else {
+        peer.tx.has_room_for_two() && {
+            peer.send_tag_high(tag);
+            send_at_once(engine, id, tag, memory)
         }
-        match from {
-            Source::Peer(id) => {
-                let peer = self.peers.get_mut(id).filter(|peer| !peer.is_leaving())?;
-                let header = await_head(&mut self.core, peer)?;
-                take_head(&mut self.core, peer, header, tag, memory)
-            }
-            Source::Any => {
-                let looks = if self.poll_set.any() { POLLS_WITH_TCP } else { LOOKS };
-                for _ in 0..looks {
-                    for &index in &self.hot {
-                        let Some(peer) = self.peers.at_mut(index) else { continue };
-                        if let (Some(header), None) = (peer.rx.head(), peer.leaving()) {
-                            return take_head(&mut self.core, peer, header, tag, memory);
-                        }
+    };
+    sent.then_some(Sent { path: Path::Inline, why: Why::NOT_ASKED, by: Largest::NONE })
+}
+
+/// Receives the next message of a lane into one part, if it matches, is whole and short, no
+/// receive that was posted before takes it, and nothing is stored. Waits for it a few
+/// microseconds.
+#[inline(always)]
+pub(crate) fn recv_fast(
+    engine: &mut Engine,
+    from: Source,
+    tag: TagMatch,
+    memory: Part,
+) -> Option<Took> {
+    if !may_wait_fast(engine) {
+        return None;
+    }
+    match from {
+        Source::Peer(id) => {
+            let peer = engine.peers.get_mut(id).filter(|peer| !peer.is_leaving())?;
+            let header = await_head(&mut engine.core, peer)?;
+            take_head(&mut engine.core, peer, header, tag, memory)
+        }
+        Source::Any => {
+            let looks = if engine.poll_set.any() { POLLS_WITH_TCP } else { LOOKS };
+            for _ in 0..looks {
+                for &index in &engine.hot {
+                    let Some(peer) = engine.peers.at_mut(index) else { continue };
+                    if let (Some(header), None) = (peer.rx.head(), peer.leaving()) {
+                        return take_head(&mut engine.core, peer, header, tag, memory);
                     }
-                    clock::relax();
                 }
-                None
+                clock::relax();
             }
+            None
         }
-    }
-
-    /// Receives the next message of a peer's lane where it lies, if its sender gave the memory away
-    /// the message matches, no other receive takes it, and nothing is stored. Waits for it a few
-    /// microseconds.
-    #[inline(always)]
-    pub(crate) fn view_fast(&mut self, from: Source, tag: TagMatch) -> Option<Lent> {
-        let Source::Peer(id) = from else { return None };
-        if !self.may_wait_fast() {
-            return None;
-        }
-        let core = &mut self.core;
-        let peer = self.peers.get_mut(id).filter(|peer| !peer.is_leaving())?;
-        let mut header = await_head(core, peer)?;
-        if header.kind() == Some(Kind::Fin) {
-            header = pass_ends(core, peer, header)?;
-        }
-        if !header.begins_tagged(Kind::Rts) {
-            return None;
-        }
-        let Rts { tag: got_tag, len, given: true, exported: Some(exported), number, .. } =
-            Rts::read(&peer.rx.body())
-        else {
-            return None;
-        };
-        if !tag.matches(got_tag) || core.matcher.would_take(id, got_tag) {
-            return None;
-        }
-        let mut loan = core.imported.lend(id, exported, len, header.aux())?;
-        loan.number = number;
-        if peer.rx.advance(header).is_err() {
-            core.imported.give_back(&loan);
-            return None;
-        }
-        peer.tx.passed(header, peer.rx.consumed());
-        if peer.rx.unpublished() >= PUBLISH_AFTER {
-            Engine::publish(core, peer);
-        }
-        peer.record.count_received(Path::Handoff, len);
-        Some(Lent { peer: id, tag: got_tag, len, loan })
-    }
-
-    /// Gives memory of a view back, if no other thread is wanted for that, and if its turn has
-    /// come: then the notice is one number that the sender finds. Returns whether it did; if not,
-    /// nothing happened.
-    #[inline(always)]
-    pub(crate) fn give_back_fast(&mut self, id: PeerId, loan: &Loan) -> bool {
-        let Some(peer) = self.peers.get_mut(id).filter(|peer| !peer.is_leaving()) else {
-            return false;
-        };
-        if !peer.returns.is_next(loan.number) || !self.core.imported.give_recent_back(loan) {
-            return false;
-        }
-        peer.returns.end(loan.number);
-        if peer.rx.say_returned(loan.number) {
-            self.core.ring_now(peer);
-        }
-        true
-    }
-
-    /// Receives the next message of a peer's lane into one part, if it is here already, matches, is
-    /// whole and short, and nothing else is posted or stored.
-    ///
-    /// While other receives are posted it does not even look: the next message is for those first,
-    /// and to look at a line that its sender is about to write makes both wait for it.
-    #[inline]
-    pub(crate) fn recv_at_once(
-        &mut self,
-        from: Source,
-        tag: TagMatch,
-        memory: Part,
-    ) -> Option<Took> {
-        let Source::Peer(id) = from else { return None };
-        if !self.may_recv_fast() {
-            return None;
-        }
-        self.turn();
-        let peer = self.peers.get_mut(id).filter(|peer| !peer.is_leaving())?;
-        let header = peer.rx.head()?;
-        take_head(&mut self.core, peer, header, tag, memory)
     }
 }
 
-impl Core {
-    /// [`Engine::send_at_once`], to a peer of which no more than its hot lines are touched.
-    #[inline(always)]
-    pub(crate) fn send_at_once(&mut self, peer: &mut Peer, tag: u64, memory: Part) -> bool {
-        debug_assert!(memory.len() <= INLINE_MAX as u64);
-        let sent_cost = peer.sent_cost + MESSAGE_COST + memory.len();
-        let goes = peer.is_clear_inline()
-            && (tag >> 32) as u32 == peer.tag_high_tx
-            && sent_cost <= peer.credit_end
-            && peer.tx.has_room_known();
-        if !goes {
-            return false;
-        }
-        failpoint::hit(Point::BeforeInline);
-        peer.sent_cost = sent_cost;
-        peer.record.count_sent(Path::Inline, memory.len());
-        let header = Header::new(Kind::Inline, memory.len() as u8, tag as u32);
-        memory.read_words(peer.tx.next_body());
-        peer.tx.publish(header);
-        failpoint::hit(Point::AfterInline);
-        self.ring(peer);
-        true
+/// Receives the next message of a peer's lane where it lies, if its sender gave the memory away
+/// the message matches, no other receive takes it, and nothing is stored. Waits for it a few
+/// microseconds.
+#[inline(always)]
+pub(crate) fn view_fast(engine: &mut Engine, from: Source, tag: TagMatch) -> Option<Lent> {
+    let Source::Peer(id) = from else { return None };
+    if !may_wait_fast(engine) {
+        return None;
     }
-
-    /// Sends a message as one piece, if the cost model says so. The peer has room and credit.
-    fn send_piece(
-        &mut self,
-        peer: &mut Peer,
-        tag: u64,
-        memory: Part,
-        chosen: &mut Option<Receipt>,
-    ) -> Option<Sent> {
-        let len = memory.len();
-        let receipt = self.choose(peer, len, Some(memory)).ok()?;
-        if receipt.path != Path::Eager || len > PIECE_WHOLE || !self.fits_eager(peer, len) {
-            *chosen = Some(receipt);
-            return None;
-        }
-        if len <= INLINE_TWO_MAX as u64 && self.send_two(peer, tag, memory) {
-            return Some(Sent { path: Path::Eager, why: receipt.why(), by: self.copied_by(len) });
-        }
-        let mut piece = match peer.tx.lend_known(len as u32) {
-            Some(piece) => piece,
-            None => match self.lend(peer, len as u32) {
-                Ok(Some(piece)) if u64::from(piece.len) == len => piece,
-                // A shorter range goes back when the next is lent.
-                _ => {
-                    *chosen = Some(receipt);
-                    return None;
-                }
-            },
-        };
-        memory.fill(&mut peer.tx, &mut piece).ok()?;
-        failpoint::hit(Point::BeforeEager);
-        let body = Eager { tag, len, piece }.body();
-        peer.tx.push(Header::new(Kind::Eager, 0, u32::MAX), &body);
-        failpoint::hit(Point::AfterPiece);
-        peer.sent_cost += MESSAGE_COST + len;
-        self.ring(peer);
-        peer.record.count_sent(Path::Eager, len);
-        self.status.copied_user.add(len);
-        Some(Sent { path: Path::Eager, why: receipt.why(), by: self.copied_by(len) })
+    let core = &mut engine.core;
+    let peer = engine.peers.get_mut(id).filter(|peer| !peer.is_leaving())?;
+    let mut header = await_head(core, peer)?;
+    if header.kind() == Some(Kind::Fin) {
+        header = pass_ends(core, peer, header)?;
     }
+    if !header.begins_tagged(Kind::Rts) {
+        return None;
+    }
+    let Rts { tag: got_tag, len, given: true, exported: Some(exported), number, .. } =
+        Rts::read(&peer.rx.body())
+    else {
+        return None;
+    };
+    if !tag.matches(got_tag) || core.matcher.would_take(id, got_tag) {
+        return None;
+    }
+    let mut loan = core.imported.lend(id, exported, len, header.aux())?;
+    loan.number = number;
+    if peer.rx.advance(header).is_err() {
+        core.imported.give_back(&loan);
+        return None;
+    }
+    peer.tx.passed(header, peer.rx.consumed());
+    if peer.rx.unpublished() >= PUBLISH_AFTER {
+        answers::publish(core, peer);
+    }
+    peer.record.count_received(Path::Handoff, len);
+    Some(Lent { peer: id, tag: got_tag, len, loan })
 }
 
-impl Core {
-    /// Sends a message of up to 48 bytes whose tag has another high half than the last one. The
-    /// peer has room and credit.
-    fn send_wide(&mut self, peer: &mut Peer, tag: u64, memory: Part) {
-        failpoint::hit(Point::BeforeInline);
-        peer.tag_high_tx = (tag >> 32) as u32;
-        peer.sent_cost += MESSAGE_COST + memory.len();
-        peer.record.count_sent(Path::Inline, memory.len());
-        let body = peer.tx.next_body();
-        body[0].store(tag, Ordering::Relaxed);
-        memory.read_words(&body[1..]);
-        peer.tx.publish(Header::new(Kind::InlineWide, memory.len() as u8, 0));
-        failpoint::hit(Point::AfterInline);
-        self.ring(peer);
+/// Gives memory of a view back, if no other thread is wanted for that, and if its turn has
+/// come: then the notice is one number that the sender finds. Returns whether it did; if not,
+/// nothing happened.
+#[inline(always)]
+pub(crate) fn give_back_fast(engine: &mut Engine, id: PeerId, loan: &Loan) -> bool {
+    let Some(peer) = engine.peers.get_mut(id).filter(|peer| !peer.is_leaving()) else {
+        return false;
+    };
+    if !peer.returns.is_next(loan.number) || !engine.core.imported.give_recent_back(loan) {
+        return false;
     }
+    peer.returns.end(loan.number);
+    if peer.rx.say_returned(loan.number) {
+        answers::ring_now(&mut engine.core, peer);
+    }
+    true
+}
 
-    /// Sends a message of 57 to 112 bytes in two descriptors, if they fit and its tag does. The
-    /// peer has credit.
-    #[inline(always)]
-    fn send_two(&mut self, peer: &mut Peer, tag: u64, memory: Part) -> bool {
-        let goes = (tag >> 32) as u32 == peer.tag_high_tx
-            && peer.tx.has_room_for_two()
-            && !peer.is_turned();
-        if !goes {
-            return false;
-        }
-        let len = memory.len();
-        failpoint::hit(Point::BeforeEager);
-        peer.sent_cost += MESSAGE_COST + len;
-        let rest = len - INLINE_MAX as u64;
-        let first = Header::new(Kind::InlineFirst, rest as u8, tag as u32);
-        let headers = [first, Header::new(Kind::InlineRest, 0, 0)];
-        peer.tx.publish_two(headers, |bodies| memory.read_two(bodies));
-        failpoint::hit(Point::AfterPiece);
-        self.ring(peer);
-        peer.record.count_sent(Path::Eager, len);
-        self.status.copied_user.add(len);
-        true
+/// Receives the next message of a peer's lane into one part, if it is here already, matches, is
+/// whole and short, and nothing else is posted or stored.
+///
+/// While other receives are posted it does not even look: the next message is for those first,
+/// and to look at a line that its sender is about to write makes both wait for it.
+#[inline]
+pub(crate) fn recv_at_once(
+    engine: &mut Engine,
+    from: Source,
+    tag: TagMatch,
+    memory: Part,
+) -> Option<Took> {
+    let Source::Peer(id) = from else { return None };
+    if !may_recv_fast(engine) {
+        return None;
     }
+    progress::turn(engine);
+    let peer = engine.peers.get_mut(id).filter(|peer| !peer.is_leaving())?;
+    let header = peer.rx.head()?;
+    take_head(&mut engine.core, peer, header, tag, memory)
+}
+
+/// [`send_at_once`], to a peer of which no more than its hot lines are touched.
+#[inline(always)]
+pub(crate) fn send_to(core: &mut Core, peer: &mut Peer, tag: u64, memory: Part) -> bool {
+    debug_assert!(memory.len() <= INLINE_MAX as u64);
+    let sent_cost = peer.sent_cost + MESSAGE_COST + memory.len();
+    let goes = peer.is_clear_inline()
+        && (tag >> 32) as u32 == peer.tag_high_tx
+        && sent_cost <= peer.credit_end
+        && peer.tx.has_room_known();
+    if !goes {
+        return false;
+    }
+    failpoint::hit(Point::BeforeInline);
+    peer.sent_cost = sent_cost;
+    peer.record.count_sent(Path::Inline, memory.len());
+    let header = Header::new(Kind::Inline, memory.len() as u8, tag as u32);
+    memory.read_words(peer.tx.next_body());
+    peer.tx.publish(header);
+    failpoint::hit(Point::AfterInline);
+    answers::ring(core, peer);
+    true
+}
+
+/// Sends a message as one piece, if the cost model says so. The peer has room and credit.
+fn send_piece(
+    core: &mut Core,
+    peer: &mut Peer,
+    tag: u64,
+    memory: Part,
+    chosen: &mut Option<Receipt>,
+) -> Option<Sent> {
+    let len = memory.len();
+    let receipt = routing::choose(core, peer, len, Some(memory)).ok()?;
+    if receipt.path != Path::Eager || len > PIECE_WHOLE || !routing::fits_eager(peer, len) {
+        *chosen = Some(receipt);
+        return None;
+    }
+    if len <= INLINE_TWO_MAX as u64 && send_two(core, peer, tag, memory) {
+        return Some(Sent { path: Path::Eager, why: receipt.why(), by: core.copied_by(len) });
+    }
+    let mut piece = match peer.tx.lend_known(len as u32) {
+        Some(piece) => piece,
+        None => match routing::lend(&mut core.lane_budget, peer, len as u32) {
+            Ok(Some(piece)) if u64::from(piece.len) == len => piece,
+            // A shorter range goes back when the next is lent.
+            _ => {
+                *chosen = Some(receipt);
+                return None;
+            }
+        },
+    };
+    memory.fill(&mut peer.tx, &mut piece).ok()?;
+    failpoint::hit(Point::BeforeEager);
+    let body = Eager { tag, len, piece }.body();
+    peer.tx.push(Header::new(Kind::Eager, 0, u32::MAX), &body);
+    failpoint::hit(Point::AfterPiece);
+    peer.sent_cost += MESSAGE_COST + len;
+    answers::ring(core, peer);
+    peer.record.count_sent(Path::Eager, len);
+    core.status.copied_user.add(len);
+    Some(Sent { path: Path::Eager, why: receipt.why(), by: core.copied_by(len) })
+}
+
+/// Sends a message of up to 48 bytes whose tag has another high half than the last one. The
+/// peer has room and credit.
+fn send_wide(core: &mut Core, peer: &mut Peer, tag: u64, memory: Part) {
+    failpoint::hit(Point::BeforeInline);
+    peer.tag_high_tx = (tag >> 32) as u32;
+    peer.sent_cost += MESSAGE_COST + memory.len();
+    peer.record.count_sent(Path::Inline, memory.len());
+    let body = peer.tx.next_body();
+    body[0].store(tag, Ordering::Relaxed);
+    memory.read_words(&body[1..]);
+    peer.tx.publish(Header::new(Kind::InlineWide, memory.len() as u8, 0));
+    failpoint::hit(Point::AfterInline);
+    answers::ring(core, peer);
+}
+
+/// Sends a message of 57 to 112 bytes in two descriptors, if they fit and its tag does. The
+/// peer has credit.
+#[inline(always)]
+fn send_two(core: &mut Core, peer: &mut Peer, tag: u64, memory: Part) -> bool {
+    let goes =
+        (tag >> 32) as u32 == peer.tag_high_tx && peer.tx.has_room_for_two() && !peer.is_turned();
+    if !goes {
+        return false;
+    }
+    let len = memory.len();
+    failpoint::hit(Point::BeforeEager);
+    peer.sent_cost += MESSAGE_COST + len;
+    let rest = len - INLINE_MAX as u64;
+    let first = Header::new(Kind::InlineFirst, rest as u8, tag as u32);
+    let headers = [first, Header::new(Kind::InlineRest, 0, 0)];
+    peer.tx.publish_two(headers, |bodies| memory.read_two(bodies));
+    failpoint::hit(Point::AfterPiece);
+    answers::ring(core, peer);
+    peer.record.count_sent(Path::Eager, len);
+    core.status.copied_user.add(len);
+    true
 }
 
 /// Waits a moment for the next descriptor of a lane.
@@ -381,7 +382,7 @@ fn await_head(core: &mut Core, peer: &mut Peer) -> Option<Header> {
     peer.tx.nothing_on_the_way();
     // There is time to report the descriptors taken so far.
     if peer.rx.unpublished() > 0 {
-        Engine::publish(core, peer);
+        answers::publish(core, peer);
     }
     if peer.is_turned() {
         return await_frame(core, peer);
@@ -402,7 +403,7 @@ fn await_head(core: &mut Core, peer: &mut Peer) -> Option<Header> {
 fn await_frame(core: &mut Core, peer: &mut Peer) -> Option<Header> {
     for _ in 0..CONNECTION_POLLS {
         // The end of a connection is found again by the ordinary way.
-        core.turn(peer, false).ok()?;
+        transport_progress::turn(core, peer, false).ok()?;
         if let Some(header) = peer.rx.head() {
             return Some(header);
         }
@@ -415,7 +416,7 @@ fn await_frame(core: &mut Core, peer: &mut Peer) -> Option<Header> {
 #[inline(never)]
 fn pass_ends(core: &mut Core, peer: &mut Peer, mut header: Header) -> Option<Header> {
     while header.kind() == Some(Kind::Fin) {
-        core.receive(peer, header).ok()?;
+        inbound::receive(core, peer, header).ok()?;
         header = await_head(core, peer)?;
     }
     Some(header)
@@ -486,7 +487,7 @@ fn take_head(
     // The sender hears of slots with our next message, or when we wait; of bulk bytes at once: they
     // are few, and it may be waiting to use them again.
     if header.begins_tagged(Kind::Eager) || peer.rx.unpublished() >= PUBLISH_AFTER {
-        Engine::publish(core, peer);
+        answers::publish(core, peer);
     }
     peer.record.count_received(path, bytes);
     core.status.copied_user.add(bytes);

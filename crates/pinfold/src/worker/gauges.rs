@@ -6,127 +6,123 @@
 use pinfold_sys::cpu::{barrier, clock};
 
 use super::{
-    Engine,
     core::Core,
+    engine::Engine,
     op::{OpKey, SendStage},
+    op_table::OpTable,
     peer::{Peer, PeerInfo},
+    unlocked_counts::UnlockedCopies,
 };
 use crate::{
     Path,
     copy::Counts,
-    status::{Introduction, Tally, flags, state},
+    status::{Introduction, Status, Tally, flags, state},
 };
 
 /// Between looks at how much receivers have taken, for the credit that other processes see.
 const CREDIT_EVERY_NS: u64 = 20_000_000;
 
-impl Core {
-    /// Stores the identity of a new peer, and its `place` on another host.
-    pub(crate) fn introduce(
-        &self,
-        peer: &Peer,
-        endpoint: [u8; 16],
-        label: &str,
-        place: Option<&str>,
-    ) {
-        let PeerInfo { id, pid, uid, address, paths, .. } = &peer.info;
-        let refusal = |path: Path| peer.permissions.refusal(path);
-        let who = Introduction {
-            id: *id,
-            endpoint,
-            label,
-            pid: *pid,
-            uid: *uid,
-            address: address.as_deref().or(place),
-            paths: *paths,
-            refusal: &refusal,
-            credit_max: peer.window,
-            waiting_max: peer.waiting_max,
-            granted: peer.granted,
-            announced_max: peer.announced_max,
-        };
-        self.status.introduce(&peer.record, &who);
-        self.update_peer_gauges(peer);
-    }
-
-    /// Stores how much is queued and waits with a peer.
-    #[inline]
-    pub(crate) fn update_peer_gauges(&self, peer: &Peer) {
-        let record = &peer.record;
-        if !record.is_listed() {
-            return;
-        }
-        record.queued.set(peer.sends().len() as u64);
-        record.answers.set(peer.controls() as u64);
-        peer.update_waiting_gauges();
-        self.update_given_gauges(peer);
-        record.note_credit(peer.sent_cost - peer.released);
-        record.owed.set(peer.owed);
-        record.announced.set(peer.announced.len() as u64);
-        record.arriving.set(peer.inbound.len() as u64);
-        record.lane_bytes.set(peer.tx.memory() as u64);
-        let flag = |is: bool, flag| if is { flag } else { 0 };
-        record.flags.set(
-            flag(peer.blocked, flags::BLOCKED)
-                | flag(peer.hot, flags::POLLED)
-                | flag(peer.is_leaving(), flags::LEAVING)
-                | flag(peer.info.encryption.is_some(), flags::ENCRYPTED),
-        );
-    }
+/// Stores the identity of a new peer, and its `place` on another host.
+pub(crate) fn introduce(
+    ops: &OpTable,
+    status: &Status,
+    peer: &Peer,
+    endpoint: [u8; 16],
+    label: &str,
+    place: Option<&str>,
+) {
+    let PeerInfo { id, pid, uid, address, paths, .. } = &peer.info;
+    let refusal = |path: Path| peer.permissions.refusal(path);
+    let who = Introduction {
+        id: *id,
+        endpoint,
+        label,
+        pid: *pid,
+        uid: *uid,
+        address: address.as_deref().or(place),
+        paths: *paths,
+        refusal: &refusal,
+        credit_max: peer.window,
+        waiting_max: peer.waiting_max,
+        granted: peer.granted,
+        announced_max: peer.announced_max,
+    };
+    status.introduce(&peer.record, &who);
+    update_peer_gauges(ops, peer);
 }
 
-impl Core {
-    /// The bytes copied by algorithms that were chosen, under the lock and beside it.
-    pub(crate) fn copies(&self) -> Counts {
-        let mut counts = self.copies.counts();
-        counts += &self.unlocked.counts();
-        counts
+/// Stores how much is queued and waits with a peer.
+#[inline]
+pub(crate) fn update_peer_gauges(ops: &OpTable, peer: &Peer) {
+    let record = &peer.record;
+    if !record.is_listed() {
+        return;
     }
-
-    /// Stores how the memory of messages was translated.
-    fn update_translation_gauges(&self) {
-        let (counts, status) = (self.driver.translations(), &self.status);
-        let levels = status.translated.iter().zip(counts.by_level);
-        levels.for_each(|(word, count)| word.set(count));
-        status.pin_evictions.set(counts.evictions);
-        status.pinned_bytes.set(counts.pinned_bytes);
-    }
-
-    /// Stores the bytes copied by algorithms that were chosen, and how memory was translated.
-    pub(crate) fn update_copy_gauges(&self) {
-        self.update_translation_gauges();
-        let (bulk, streamed) = self.copies.copied_bytes();
-        self.status.copied_bulk.set(bulk);
-        self.status.copied_streamed.set(streamed);
-        self.status.note_copies(&self.copies());
-    }
+    record.queued.set(peer.sends().len() as u64);
+    record.answers.set(peer.controls() as u64);
+    peer.update_waiting_gauges();
+    update_given_gauges(ops, peer);
+    record.note_credit(peer.sent_cost - peer.released);
+    record.owed.set(peer.owed);
+    record.announced.set(peer.announced.len() as u64);
+    record.arriving.set(peer.inbound.len() as u64);
+    record.lane_bytes.set(peer.tx.memory() as u64);
+    let flag = |is: bool, flag| if is { flag } else { 0 };
+    record.flags.set(
+        flag(peer.blocked, flags::BLOCKED)
+            | flag(peer.hot, flags::POLLED)
+            | flag(peer.is_leaving(), flags::LEAVING)
+            | flag(peer.info.encryption.is_some(), flags::ENCRYPTED),
+    );
 }
 
-impl Core {
-    /// Notes a send that is announced `now`, ticks.
-    #[inline]
-    pub(crate) fn note_wait(&mut self, peer: &mut Peer, key: OpKey, now: u64) {
-        if peer.waiting == 0 {
-            // The stored time is of earlier sends.
-            peer.record.waits_since_ns.set(0);
-        }
-        peer.waits.announce(key, now, peer.waiting, |key| self.is_waiting(key));
-    }
+/// The bytes copied by algorithms that were chosen, under the lock and beside it.
+pub(crate) fn copies(copies: &crate::copy::Tally, unlocked: &UnlockedCopies) -> Counts {
+    let mut counts = copies.counts();
+    counts += &unlocked.counts();
+    counts
+}
 
-    /// Stores since when the send to a peer has waited that has waited longest; now, in ticks and
-    /// ns.
-    fn update_wait_gauges(&mut self, peer: &mut Peer, now: u64, now_ns: u64) {
-        let front = peer.sends().front().copied();
-        let oldest = peer.waits.oldest(front, now, |key| self.is_waiting(key));
-        let since =
-            oldest.map(|since| now_ns - clock::ns_of(now.saturating_sub(since)).min(now_ns));
-        peer.record.waits_since_ns.set(since.unwrap_or(0));
-    }
+/// Stores how the memory of messages was translated.
+fn update_translation_gauges(core: &Core) {
+    let (counts, status) = (core.driver.translations(), &core.status);
+    let levels = status.translated.iter().zip(counts.by_level);
+    levels.for_each(|(word, count)| word.set(count));
+    status.pin_evictions.set(counts.evictions);
+    status.pinned_bytes.set(counts.pinned_bytes);
+}
 
-    fn is_waiting(&mut self, key: OpKey) -> bool {
-        let send = self.ops.send_mut(key);
-        send.is_some_and(|send| matches!(send.stage, SendStage::Waiting { .. }))
+/// Stores the bytes copied by algorithms that were chosen, and how memory was translated.
+pub(crate) fn update_copy_gauges(core: &Core) {
+    update_translation_gauges(core);
+    let (bulk, streamed) = core.copies.copied_bytes();
+    core.status.copied_bulk.set(bulk);
+    core.status.copied_streamed.set(streamed);
+    core.status.note_copies(&copies(&core.copies, &core.unlocked));
+}
+
+/// Notes a send that is announced `now`, ticks.
+#[inline]
+pub(crate) fn note_wait(ops: &mut OpTable, peer: &mut Peer, key: OpKey, now: u64) {
+    if peer.waiting == 0 {
+        // The stored time is of earlier sends.
+        peer.record.waits_since_ns.set(0);
     }
+    peer.waits.announce(key, now, peer.waiting, |key| is_waiting(ops, key));
+}
+
+/// Stores since when the send to a peer has waited that has waited longest; now, in ticks and
+/// ns.
+fn update_wait_gauges(ops: &mut OpTable, peer: &mut Peer, now: u64, now_ns: u64) {
+    let front = peer.sends().front().copied();
+    let oldest = peer.waits.oldest(front, now, |key| is_waiting(ops, key));
+    let since = oldest.map(|since| now_ns - clock::ns_of(now.saturating_sub(since)).min(now_ns));
+    peer.record.waits_since_ns.set(since.unwrap_or(0));
+}
+
+fn is_waiting(ops: &mut OpTable, key: OpKey) -> bool {
+    let send = ops.send_mut(key);
+    send.is_some_and(|send| matches!(send.stage, SendStage::Waiting { .. }))
 }
 
 impl Peer {
@@ -139,60 +135,66 @@ impl Peer {
     }
 }
 
-impl Engine {
-    /// Stores how much waits at the endpoint as a whole.
-    #[inline]
-    pub(crate) fn update_gauges(&self) {
-        let (core, status) = (&self.core, &self.core.status);
-        status.posted.set(core.matcher.posted_len() as u64);
-        status.stored.set(core.matcher.unexpected_len() as u64);
-        status.copying.set((core.gets.len() + core.puts.len()) as u64);
-        status.mapped_bytes.set(core.imported.bytes() as u64);
-        status.lane_bytes.set(core.lane_budget.used() as u64);
-        status.granted_bytes.set(self.core.grants.used() as u64);
-        status.newcomers.set(self.newcomers.len() as u64);
-        status.barriers.set(barrier::issued());
-    }
+/// Stores how much waits at the endpoint as a whole.
+#[inline]
+pub(crate) fn update_gauges(engine: &Engine) {
+    let (core, status) = (&engine.core, &engine.core.status);
+    status.posted.set(core.matcher.posted_len() as u64);
+    status.stored.set(core.matcher.unexpected_len() as u64);
+    status.copying.set((core.gets.len() + core.puts.len()) as u64);
+    status.mapped_bytes.set(core.imported.bytes() as u64);
+    status.lane_bytes.set(core.lane_budget.used() as u64);
+    status.granted_bytes.set(engine.core.grants.used() as u64);
+    status.newcomers.set(engine.newcomers.len() as u64);
+    status.barriers.set(barrier::issued());
+}
 
-    /// Stores that the endpoint has looked around.
-    pub(crate) fn update_credit_gauges_if_due(&mut self, now_ns: u64) {
-        self.core.status.looked_ns.set(now_ns);
-        self.update_gauges();
-        if now_ns >= self.credit_at {
-            self.credit_at = now_ns + CREDIT_EVERY_NS;
-            self.update_credit_gauges(now_ns);
-            self.core.update_copy_gauges();
+/// Stores that the endpoint has looked around.
+pub(crate) fn update_credit_gauges_if_due(engine: &mut Engine, now_ns: u64) {
+    engine.core.status.looked_ns.set(now_ns);
+    update_gauges(engine);
+    if now_ns >= engine.credit_at {
+        engine.credit_at = now_ns + CREDIT_EVERY_NS;
+        update_credit_gauges(engine, now_ns);
+        update_copy_gauges(&engine.core);
+    }
+}
+
+/// Stores that the endpoint sleeps from now on, one way or the other.
+pub(crate) fn update_sleep_gauge(engine: &mut Engine, how: u64) {
+    engine.core.status.state.set(how);
+    let now_ns = clock::now_ns();
+    engine.core.status.looked_ns.set(now_ns);
+    update_gauges(engine);
+    update_credit_gauges(engine, now_ns);
+    update_copy_gauges(&engine.core);
+}
+
+/// Stores that the program waits on the descriptor, unless a thread sleeps on it already.
+pub(crate) fn update_armed_gauge(engine: &mut Engine) {
+    if !engine.asleep {
+        update_sleep_gauge(engine, state::ARMED);
+    }
+}
+
+/// Looks at how much the polled peers have taken, and since when sends to them wait.
+fn update_credit_gauges(engine: &mut Engine, now_ns: u64) {
+    let now = clock::ticks();
+    for &index in &engine.hot {
+        let Some(peer) = engine.peers.at_mut(index) else { continue };
+        update_wait_gauges(&mut engine.core.ops, peer, now, now_ns);
+        // A blocked peer's credit is read elsewhere, where a change of it would otherwise be
+        // missed.
+        if peer.sent_cost != peer.released && !peer.blocked {
+            peer.refresh_credit();
         }
     }
+}
 
-    /// Stores that the endpoint sleeps from now on, one way or the other.
-    pub(crate) fn update_sleep_gauge(&mut self, how: u64) {
-        self.core.status.state.set(how);
-        let now_ns = clock::now_ns();
-        self.core.status.looked_ns.set(now_ns);
-        self.update_gauges();
-        self.update_credit_gauges(now_ns);
-        self.core.update_copy_gauges();
-    }
-
-    /// Stores that the program waits on the descriptor, unless a thread sleeps on it already.
-    pub(crate) fn update_armed_gauge(&mut self) {
-        if !self.asleep {
-            self.update_sleep_gauge(state::ARMED);
-        }
-    }
-
-    /// Looks at how much the polled peers have taken, and since when sends to them wait.
-    fn update_credit_gauges(&mut self, now_ns: u64) {
-        let now = clock::ticks();
-        for &index in &self.hot {
-            let Some(peer) = self.peers.at_mut(index) else { continue };
-            self.core.update_wait_gauges(peer, now, now_ns);
-            // A blocked peer's credit is read elsewhere, where a change of it would otherwise be
-            // missed.
-            if peer.sent_cost != peer.released && !peer.blocked {
-                peer.refresh_credit();
-            }
-        }
+/// Updates the gauges of the memory given to a peer.
+#[inline]
+pub(crate) fn update_given_gauges(ops: &OpTable, peer: &Peer) {
+    if peer.record.is_listed() {
+        peer.record.given_bytes.set(ops.given.out(peer.id));
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! The posted entry stays with the matcher until it is used up, so that no receive posted later
 //! overtakes it. At each match, where the length of the message is known, the next part of the
-//! buffer is cut off ([`Core::taken_by`]) and an ordinary receive is made for it: what comes below
+//! buffer is cut off ([`taken_by`]) and an ordinary receive is made for it: what comes below
 //! is as for any other. The part's end leads back by [`Keeps::Part`]; `OpTable::end_part` queues
 //! the message, and ends the whole when the last part of a used-up buffer has ended.
 //!
@@ -12,19 +12,18 @@
 use std::collections::VecDeque;
 
 use super::{
-    Engine,
     core::Core,
-    op::{Arrived, Done, Keeps, MultiOp, Op, OpKey, OpKind, PartOf, RecvOp},
+    ends,
+    engine::Engine,
+    gauges,
+    matching::{Source, TagMatch},
+    op::{Done, MultiOp, Op, OpKey, OpKind},
+    op_table::OpTable,
+    post, posted, room,
+    table::PeerTable,
+    unexpected,
 };
-use crate::{
-    Error, PeerId, Result,
-    endpoint::received::{MultiReceived, Received},
-    memory::scatter::Scatter,
-    worker::matching::{Source, TagMatch},
-};
-
-/// Messages begin at multiples of so many bytes of the buffer.
-pub(crate) const ALIGN: u64 = 8;
+use crate::{Error, Result, endpoint::received::MultiReceived, memory::scatter::Scatter};
 
 /// The next news of a receive of many messages.
 pub(crate) enum News {
@@ -33,178 +32,92 @@ pub(crate) enum News {
     End(Result<Done>),
 }
 
-impl Engine {
-    /// Posts a receive of many messages, which is used up when less than `min_free` bytes of its
-    /// memory are left.
-    pub(crate) fn post_multi(
-        &mut self,
-        from: Source,
-        tag: TagMatch,
-        memory: Scatter,
-        min_free: u64,
-    ) -> Result<OpKey> {
-        self.check()?;
-        let min_free = min_free.max(1);
-        if min_free > memory.len() {
-            return Err(Error::LimitReached {
-                what: "the free room of a receive of many messages, in bytes,",
-                limit: memory.len(),
-                remedy: "ask for less, or bring a longer buffer",
-            });
-        }
-        let multi = MultiOp {
-            memory,
-            at: 0,
-            min_free,
-            posted: None,
-            running: 0,
-            ended: VecDeque::new(),
-            end: None,
-        };
-        let key = self.core.ops.insert(Op::new(OpKind::Multi(Box::new(multi))));
-        while self.takes_more(key)
-            && let Some((id, got_tag, unexpected)) = self.core.matcher.take(from, tag)
-        {
-            let len = unexpected.message_len().unwrap_or(0);
-            let arrival = self.core.matcher.matched();
-            let part = self.core.taken_by(key, (id, got_tag, len), arrival);
-            self.give(id, got_tag, unexpected, part);
-            if let Some(peer) = self.peers.get_mut(id) {
-                self.core.update_peer_gauges(peer);
-            }
-        }
-        if self.takes_more(key) {
-            match self.can_come(from) {
-                Ok(()) => self.post_rest(from, tag, key),
-                Err(error) => self.core.finish(key, Err(error)),
-            }
-        }
-        self.update_gauges();
-        self.kick_if_needed();
-        Ok(key)
+/// Posts a receive of many messages, which is used up when less than `min_free` bytes of its
+/// memory are left.
+pub(crate) fn post_multi(
+    engine: &mut Engine,
+    from: Source,
+    tag: TagMatch,
+    memory: Scatter,
+    min_free: u64,
+) -> Result<OpKey> {
+    engine.check()?;
+    let min_free = min_free.max(1);
+    if min_free > memory.len() {
+        return Err(Error::LimitReached {
+            what: "the free room of a receive of many messages, in bytes,",
+            limit: memory.len(),
+            remedy: "ask for less, or bring a longer buffer",
+        });
     }
-
-    fn takes_more(&mut self, key: OpKey) -> bool {
-        self.core.ops.multi_mut(key).is_some_and(|multi| multi.end.is_none())
-    }
-
-    /// Posts what is left after the stored messages.
-    fn post_rest(&mut self, from: Source, tag: TagMatch, key: OpKey) {
-        if let Source::Peer(id) = from
-            && let Some(peer) = self.peers.get_mut(id)
-        {
-            self.core.note_open_memory(peer, key);
-        }
-        let posted = self.core.matcher.post_standing(from, tag, key);
-        if let Some(multi) = self.core.ops.multi_mut(key) {
-            multi.posted = Some(posted);
+    let multi = MultiOp {
+        memory,
+        at: 0,
+        min_free,
+        posted: None,
+        running: 0,
+        ended: VecDeque::new(),
+        end: None,
+    };
+    let key = engine.core.ops.insert(Op::new(OpKind::Multi(Box::new(multi))));
+    while takes_more(&mut engine.core.ops, key)
+        && let Some((id, got_tag, unexpected)) = engine.core.matcher.take(from, tag)
+    {
+        let len = unexpected.message_len().unwrap_or(0);
+        let arrival = engine.core.matcher.matched();
+        let part = posted::taken_by(
+            &mut engine.core.matcher,
+            &mut engine.core.ops,
+            key,
+            (id, got_tag, len),
+            arrival,
+        );
+        unexpected::give(engine, id, got_tag, unexpected, part);
+        if let Some(peer) = engine.peers.get_mut(id) {
+            gauges::update_peer_gauges(&engine.core.ops, peer);
         }
     }
-
-    /// Takes the next message that has ended, or, after the last, the end of the receive. The
-    /// operation is off the table after a message that is the last, too.
-    pub(crate) fn take_news(&mut self, key: OpKey) -> Option<News> {
-        let Some(Op { kind: OpKind::Multi(multi), done, .. }) = self.core.ops.get_mut(key) else {
-            return Some(News::End(Err(Error::Closed)));
-        };
-        if let Some(message) = multi.ended.pop_front() {
-            if message.is_last {
-                self.core.ops.remove(key);
-            }
-            return Some(News::Message(message));
+    if takes_more(&mut engine.core.ops, key) {
+        match post::can_come(engine, from) {
+            Ok(()) => post_rest(&mut engine.peers, &mut engine.core, from, tag, key),
+            Err(error) => ends::finish(&mut engine.core, key, Err(error)),
         }
-        let done = done.take()?;
-        self.core.ops.remove(key);
-        Some(News::End(done))
     }
+    gauges::update_gauges(engine);
+    engine.kick_if_needed();
+    Ok(key)
+}
 
-    /// Gives a receive of many messages up: it takes no more of them, and those that were not taken
-    /// are left to the next receives, in the order in which they came.
-    pub(super) fn relinquish_multi(&mut self, key: OpKey) {
-        self.cancel(key);
-        let Some(op) = self.core.ops.get_mut(key) else { return };
-        let OpKind::Multi(multi) = &mut op.kind else { return };
-        op.abandoned |= op.done.is_none();
-        let is_part = |op: &Op| matches!(&op.keeps, Some(Keeps::Part(part)) if part.multi == key);
-        let mut left: Vec<(u64, Left)> = std::mem::take(&mut multi.ended)
-            .into_iter()
-            .filter_map(|message| Left::of(message, &multi.memory))
-            .collect();
-        if multi.running > 0 {
-            let parts = self.core.ops.open().filter(|(_, op)| is_part(op));
-            left.extend(parts.filter_map(|(part, op)| match &op.kind {
-                OpKind::Recv(recv) => Some((recv.arrival, Left::Running(part))),
-                _ => None,
-            }));
-        }
-        left.sort_by_key(|(arrival, _)| *arrival);
-        for (_, message) in left {
-            match message {
-                Left::Running(part) => self.relinquish(part),
-                Left::Ended(recv, arrived) if self.check().is_ok() => {
-                    self.store_arrived(*recv, *arrived);
-                }
-                Left::Ended(..) => {}
-            }
-        }
-        self.update_gauges();
-        self.kick_if_needed();
+fn takes_more(ops: &mut OpTable, key: OpKey) -> bool {
+    ops.multi_mut(key).is_some_and(|multi| multi.end.is_none())
+}
+
+/// Posts what is left after the stored messages.
+fn post_rest(peers: &mut PeerTable, core: &mut Core, from: Source, tag: TagMatch, key: OpKey) {
+    if let Source::Peer(id) = from
+        && let Some(peer) = peers.get_mut(id)
+    {
+        room::note_open_memory(&mut core.ops, peer, key);
+    }
+    let posted = core.matcher.post_standing(from, tag, key);
+    if let Some(multi) = core.ops.multi_mut(key) {
+        multi.posted = Some(posted);
     }
 }
 
-/// A message of a receive that is given up.
-enum Left {
-    Running(OpKey),
-    Ended(Box<RecvOp>, Box<Arrived>),
-}
-
-impl Left {
-    /// A message that is whole, with its number.
-    fn of(message: MultiReceived, memory: &Scatter) -> Option<(u64, Left)> {
-        let MultiReceived { peer, tag, len, range, result, arrival, .. } = message;
-        let receipt = result.ok()?;
-        let memory = memory.slice(range.start as u64, range.len() as u64);
-        let recv = RecvOp { arrival, ..RecvOp::new(Some(memory)) };
-        let arrived = Arrived::of(Received { peer, tag, len, receipt });
-        Some((arrival, Left::Ended(Box::new(recv), Box::new(arrived))))
-    }
-}
-
-impl Core {
-    /// The receive for message number `arrival`, which posted receive `key` has matched: that one,
-    /// or, if it takes many, one of its own into the next part of the memory.
-    #[inline]
-    pub(super) fn taken_by(
-        &mut self,
-        key: OpKey,
-        message: (PeerId, u64, u64),
-        arrival: u64,
-    ) -> OpKey {
-        match self.ops.recv_mut(key) {
-            Some(recv) => {
-                recv.arrival = arrival;
-                key
-            }
-            None => self.cut(key, message, arrival),
+/// Takes the next message that has ended, or, after the last, the end of the receive. The
+/// operation is off the table after a message that is the last, too.
+pub(crate) fn take_news(ops: &mut OpTable, key: OpKey) -> Option<News> {
+    let Some(Op { kind: OpKind::Multi(multi), done, .. }) = ops.get_mut(key) else {
+        return Some(News::End(Err(Error::Closed)));
+    };
+    if let Some(message) = multi.ended.pop_front() {
+        if message.is_last {
+            ops.remove(key);
         }
+        return Some(News::Message(message));
     }
-
-    fn cut(&mut self, key: OpKey, (peer, tag, len): (PeerId, u64, u64), arrival: u64) -> OpKey {
-        let Some(multi) = self.ops.multi_mut(key).filter(|multi| multi.end.is_none()) else {
-            return key;
-        };
-        let (at, size) = (multi.at, multi.memory.len());
-        let memory = multi.memory.slice(at, len);
-        multi.at = (at + memory.len().max(1)).next_multiple_of(ALIGN).min(size);
-        multi.running += 1;
-        if size - multi.at < multi.min_free {
-            multi.end = Some(Ok(Done::UsedUp(None)));
-            if let Some(posted) = multi.posted.take() {
-                self.matcher.cancel(posted);
-            }
-        }
-        let recv = RecvOp { arrival, ..RecvOp::new(Some(memory)) };
-        let part = PartOf { multi: key, at, peer, tag, len, arrival };
-        self.ops.insert(Op::kept(Some(Keeps::Part(part)), OpKind::Recv(recv)))
-    }
+    let done = done.take()?;
+    ops.remove(key);
+    Some(News::End(done))
 }

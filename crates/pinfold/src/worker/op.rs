@@ -2,7 +2,6 @@
 
 use std::{any::Any, collections::VecDeque, sync::Arc, task::Waker};
 
-pub(crate) use super::op_key::OpKey;
 use crate::{
     Error, Path, PeerId, Receipt, Result,
     endpoint::{
@@ -23,14 +22,16 @@ use crate::{
     worker::matching::{PostedKey, UnexpectedKey},
 };
 
+pub(crate) use super::op_key::OpKey;
+
 pub(crate) use super::wakes::{Deliver, Wakes};
-pub(crate) use crate::{
-    memory::store::Bytes,
-    protocol::rendezvous::{
-        request::Requested,
-        transfer::{Copied, Get, Putting, SharedGet, There},
-    },
-};
+pub(crate) use crate::memory::store::Bytes;
+pub(crate) use crate::protocol::rendezvous::transfer::Copied;
+pub(crate) use crate::protocol::rendezvous::transfer::Get;
+pub(crate) use crate::protocol::rendezvous::transfer::Putting;
+pub(crate) use crate::protocol::rendezvous::transfer::Requested;
+pub(crate) use crate::protocol::rendezvous::transfer::SharedGet;
+pub(crate) use crate::protocol::rendezvous::transfer::There;
 
 /// The result of a finished receive.
 #[derive(Debug)]

@@ -8,7 +8,7 @@ use pinfold_sys::{
 };
 
 use super::{
-    Engine,
+    engine::Engine,
     peer::Peer,
     prefault::{Outcome, Step},
 };
@@ -62,21 +62,19 @@ impl Prefaulter {
     }
 }
 
-impl Engine {
-    /// The next addresses at which pages should be put, if there is no other work.
-    #[inline]
-    pub(crate) fn next_to_prefault(&mut self) -> Option<Step> {
-        if self.core.prefault.is_empty() || self.is_receiving() {
-            return None;
-        }
-        self.core.prefault.next(&mut self.core.ops)
+/// The next addresses at which pages should be put, if there is no other work.
+#[inline]
+pub(crate) fn next_to_prefault(engine: &mut Engine) -> Option<Step> {
+    if engine.core.prefault.is_empty() || is_receiving(engine) {
+        return None;
     }
+    engine.core.prefault.next(&mut engine.core.ops)
+}
 
-    /// Returns whether a message has begun to come.
-    fn is_receiving(&mut self) -> bool {
-        let comes = |peer: &mut Peer| !peer.inbound.is_empty() || peer.transport.brings_direct();
-        !self.core.gets.is_empty()
-            || !self.core.puts.is_empty()
-            || self.hot.iter().any(|&index| self.peers.at_mut(index).is_some_and(comes))
-    }
+/// Returns whether a message has begun to come.
+fn is_receiving(engine: &mut Engine) -> bool {
+    let comes = |peer: &mut Peer| !peer.inbound.is_empty() || peer.transport.brings_direct();
+    !engine.core.gets.is_empty()
+        || !engine.core.puts.is_empty()
+        || engine.hot.iter().any(|&index| engine.peers.at_mut(index).is_some_and(comes))
 }

@@ -21,10 +21,12 @@ use pinfold_sys::{
 };
 
 use super::{
-    Engine,
     config::{Config, Progress},
+    engine::Engine,
     followers::Awaited,
+    outstanding,
     prefaulter::Prefaulter,
+    teardown,
     unlocked_counts::UnlockedCopies,
 };
 use crate::{
@@ -166,9 +168,9 @@ impl Shared {
 
     /// Waits, for a while, until no peer waits to hear from this side.
     fn flush(self: &Arc<Shared>) -> Result<()> {
-        if !self.enter()?.is_flushed() {
+        if !teardown::is_flushed(&*self.enter()?) {
             let end = Instant::now() + FLUSH;
-            let flushed = |engine: &mut Engine| engine.is_flushed().then_some(());
+            let flushed = |engine: &mut Engine| teardown::is_flushed(engine).then_some(());
             self.wait_for(Some(end), Awaited::Anything, flushed)?;
         }
         Ok(())
@@ -176,9 +178,9 @@ impl Shared {
 
     /// Waits as long until no message would be lost whose end is not awaited.
     fn linger(self: &Arc<Shared>) -> Result<()> {
-        if self.enter()?.has_unsent(None) {
+        if outstanding::has_unsent(&*self.enter()?, None) {
             let end = Instant::now() + FLUSH;
-            let sent = |engine: &mut Engine| (!engine.has_unsent(None)).then_some(());
+            let sent = |engine: &mut Engine| (!outstanding::has_unsent(engine, None)).then_some(());
             self.wait_for(Some(end), Awaited::Anything, sent)?;
         }
         Ok(())
@@ -252,7 +254,7 @@ impl Shared {
         self.flush()?;
         self.stop.store(true, Ordering::Release);
         let mut engine = self.enter()?;
-        engine.close();
+        teardown::close(&mut engine);
         drop(engine);
         // A peer in the middle of a copy into our memory finishes it.
         self.flush()?;
@@ -282,7 +284,7 @@ impl Drop for Shared {
         let control_flush = self.control_flush.get_mut().unwrap_or_else(PoisonError::into_inner);
         std::mem::forget(control_flush.take());
         if let Some(engine) = self.engine.get_mut() {
-            engine.forsake();
+            teardown::forsake(engine);
         }
     }
 }

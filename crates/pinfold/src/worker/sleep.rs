@@ -9,7 +9,10 @@ use std::time::Duration;
 
 use pinfold_sys::cpu::clock;
 
-use super::{Engine, peer::Peer};
+use super::{
+    answers, connections::events, engine::Engine, gauges, peer::Peer, polled, table::PeerTable,
+    transport_progress, transport_sends,
+};
 use crate::{
     failpoint::{self, Point},
     policy::sleep::Step,
@@ -25,233 +28,203 @@ const IDLE_POLLS: u32 = 1000;
 /// at once, and one that has to fetch it takes a fifth of this.
 const SETTLE_NS: u64 = 1_000;
 
-impl Engine {
-    /// Starts polling a peer's lane.
-    pub(crate) fn heat(&mut self, index: u32) {
-        if let Some(peer) = self.peers.at_mut(index) {
-            peer.rx.unask();
-            peer.idle_polls = 0;
-            if !peer.hot {
-                peer.hot = true;
-                self.hot.push(index);
-                if peer.is_turned() {
-                    self.poll_set.begin();
-                }
-            }
-        }
+/// Cools down the longest idle of many hot lanes: their peers ring from now on, so that polling
+/// stays cheap.
+pub(crate) fn cool_down(engine: &mut Engine, now_ns: u64) {
+    if engine.hot.len() <= HOT_MAX || engine.asleep || !engine.rest.may_have_barrier(now_ns) {
+        return;
     }
-
-    /// Leaves a peer on another host to the epoll if its connection was looked at in vain and there
-    /// are many. The peer must then be taken off the list of those that are polled.
-    pub(crate) fn may_leave(&mut self, index: u32) -> bool {
-        let Some(peer) = self.peers.at_mut(index) else { return false };
-        let leaves = !peer.is_leaving()
-            && self.poll_set.is_in_vain(peer.idle_polls)
-            && peer.rx.head().is_none()
-            && peer.transport.is_drained();
-        if leaves {
-            peer.hot = false;
-            self.poll_set.leave(index);
-            self.core.update_peer_gauges(peer);
-        }
-        leaves
-    }
-
-    /// Cools down the longest idle of many hot lanes: their peers ring from now on, so that polling
-    /// stays cheap.
-    pub(crate) fn cool_down(&mut self, now_ns: u64) {
-        if self.hot.len() <= HOT_MAX || self.asleep || !self.rest.may_have_barrier(now_ns) {
-            return;
-        }
-        let mut cooled = Vec::new();
-        for &index in &self.hot {
-            if let Some(peer) = self.peers.at_mut(index)
-                && peer.idle_polls > IDLE_POLLS
-            {
-                // Messages still to go to a distant peer are sent; its events tell of the result.
-                let _ = self.core.turn(peer, true);
-                peer.rx.ask();
-                peer.hot = false;
-                if peer.is_turned() {
-                    self.poll_set.end();
-                }
-                cooled.push(index);
-            }
-        }
-        if cooled.is_empty() {
-            return;
-        }
-        self.barrier(now_ns);
-        self.hot.retain(|index| !cooled.contains(index));
-        for index in cooled {
-            if self.peers.at_mut(index).is_some_and(|peer| peer.rx.head().is_some()) {
-                self.heat(index);
-            }
-        }
-    }
-
-    /// Has every peer ring for what this endpoint waits for. `false`: there is work already, do not
-    /// sleep.
-    pub(crate) fn ask_all(&mut self) -> bool {
-        if !self.core.gets.is_empty() && self.core.has_get_work()
-            || !self.core.puts.is_empty()
-            || self.core.active.has_chores()
-            || !self.newcomers.is_empty() && self.armed
+    let mut cooled = Vec::new();
+    for &index in &engine.hot {
+        if let Some(peer) = engine.peers.at_mut(index)
+            && peer.idle_polls > IDLE_POLLS
         {
-            return false;
-        }
-        let (mut came_from_tcp, mut to_poll) = (self.land(), Vec::new());
-        for &index in &self.hot {
-            if let Some(peer) = self.peers.at_mut(index) {
-                if peer.rx.unpublished() > 0 {
-                    Engine::publish(&mut self.core, peer);
-                }
-                peer.rx.ask();
-                // The connection sends what it still has to. Its end is found again by the next
-                // poll.
-                came_from_tcp |= self.core.turn(peer, true).unwrap_or(true);
+            // Messages still to go to a distant peer are sent; its events tell of the result.
+            let _ = transport_progress::turn(&mut engine.core, peer, true);
+            peer.rx.ask();
+            peer.hot = false;
+            if peer.is_turned() {
+                engine.poll_set.end();
             }
+            cooled.push(index);
         }
-        // No peer rings for those left to the epoll, but they are to hear what the others do.
-        for index in self.poll_set.take_untold() {
-            if let Some(peer) = self.peers.at_mut(index)
-                && !peer.hot
-                && peer.is_turned()
-                && self.core.turn(peer, true).unwrap_or(true)
+    }
+    if cooled.is_empty() {
+        return;
+    }
+    barrier(engine, now_ns);
+    engine.hot.retain(|index| !cooled.contains(index));
+    for index in cooled {
+        if engine.peers.at_mut(index).is_some_and(|peer| peer.rx.head().is_some()) {
+            polled::heat(engine, index);
+        }
+    }
+}
+
+/// Has every peer ring for what this endpoint waits for. `false`: there is work already, do not
+/// sleep.
+pub(crate) fn ask_all(engine: &mut Engine) -> bool {
+    if !engine.core.gets.is_empty() && engine.core.has_get_work()
+        || !engine.core.puts.is_empty()
+        || engine.core.active.has_chores()
+        || !engine.newcomers.is_empty() && engine.armed
+    {
+        return false;
+    }
+    let (mut came_from_tcp, mut to_poll) =
+        (transport_sends::land(&mut engine.peers, &mut engine.core), Vec::new());
+    for &index in &engine.hot {
+        if let Some(peer) = engine.peers.at_mut(index) {
+            if peer.rx.unpublished() > 0 {
+                answers::publish(&mut engine.core, peer);
+            }
+            peer.rx.ask();
+            // The connection sends what it still has to. Its end is found again by the next
+            // poll.
+            came_from_tcp |= transport_progress::turn(&mut engine.core, peer, true).unwrap_or(true);
+        }
+    }
+    // No peer rings for those left to the epoll, but they are to hear what the others do.
+    for index in engine.poll_set.take_untold() {
+        if let Some(peer) = engine.peers.at_mut(index)
+            && !peer.hot
+            && peer.is_turned()
+            && transport_progress::turn(&mut engine.core, peer, true).unwrap_or(true)
+        {
+            came_from_tcp = true;
+            to_poll.push(index);
+        }
+    }
+    for at in 0..engine.core.blocked.len() {
+        let index = engine.core.blocked[at];
+        if let Some(peer) = engine.peers.at_mut(index) {
+            peer.tx.ask_for_room();
+            peer.room_asked = true;
+            if peer.is_turned()
+                && transport_progress::turn(&mut engine.core, peer, true).unwrap_or(true)
             {
                 came_from_tcp = true;
                 to_poll.push(index);
             }
         }
-        for at in 0..self.core.blocked.len() {
-            let index = self.core.blocked[at];
-            if let Some(peer) = self.peers.at_mut(index) {
-                peer.tx.ask_for_room();
-                peer.room_asked = true;
-                if peer.is_turned() && self.core.turn(peer, true).unwrap_or(true) {
-                    came_from_tcp = true;
-                    to_poll.push(index);
-                }
-            }
-        }
-        for index in to_poll {
-            self.heat(index);
-        }
-        if self.core.awaits_returns > 0 {
-            self.ask_for_returns();
-        }
-        failpoint::hit(Point::BellAsked);
-        if came_from_tcp || self.settles_and_brings() {
-            self.unask_all();
-            return false;
-        }
-        true
     }
-
-    /// Waits for stores to arrive that peers made without a look at their bells. Returns whether
-    /// something has come.
-    fn settles_and_brings(&mut self) -> bool {
-        sync::fence(sync::Ordering::SeqCst);
-        let began = clock::ticks();
-        loop {
-            let is_settled = clock::ns_of(clock::ticks().wrapping_sub(began)) >= SETTLE_NS;
-            if self.has_come() {
-                return true;
-            }
-            if is_settled {
-                return false;
-            }
-            clock::relax();
-        }
+    for index in to_poll {
+        polled::heat(engine, index);
     }
+    if engine.core.awaits_returns > 0 {
+        ask_for_returns(&mut engine.peers);
+    }
+    failpoint::hit(Point::BellAsked);
+    if came_from_tcp || settles_and_brings(engine) {
+        unask_all(engine);
+        return false;
+    }
+    true
+}
 
-    /// Returns whether there is something for which a peer would have to ring. Room that came is
-    /// found once.
-    pub(crate) fn has_come(&mut self) -> bool {
-        let came = |&index| self.peers.at_mut(index).is_some_and(|peer| peer.rx.head().is_some());
-        if self.hot.iter().any(came) {
+/// Waits for stores to arrive that peers made without a look at their bells. Returns whether
+/// something has come.
+fn settles_and_brings(engine: &mut Engine) -> bool {
+    sync::fence(sync::Ordering::SeqCst);
+    let began = clock::ticks();
+    loop {
+        let is_settled = clock::ns_of(clock::ticks().wrapping_sub(began)) >= SETTLE_NS;
+        if has_come(engine) {
             return true;
         }
-        for &index in &self.core.blocked {
-            let Some(peer) = self.peers.at_mut(index) else { continue };
-            let released = peer.released;
-            peer.refresh_credit();
-            // A cursor gone astray is found out by the next push.
-            let room = peer.tx.room_came().unwrap_or(true);
-            if room || peer.released != released || peer.has_returns() {
-                return true;
-            }
+        if is_settled {
+            return false;
         }
-        let gave = self.core.awaits_returns > 0;
-        // One peer's turn takes note of the kernel's notices for all.
-        gave && self.given().any(Peer::has_returns) || self.core.driver.has_news()
+        clock::relax();
     }
+}
 
-    /// The peers that have been given memory.
-    fn given(&self) -> impl Iterator<Item = &Peer> {
-        self.peers.iter().filter(|peer| !peer.given.is_empty())
+/// Returns whether there is something for which a peer would have to ring. Room that came is
+/// found once.
+pub(crate) fn has_come(engine: &mut Engine) -> bool {
+    let came = |&index| engine.peers.at_mut(index).is_some_and(|peer| peer.rx.head().is_some());
+    if engine.hot.iter().any(came) {
+        return true;
     }
-
-    /// Has those peers ring when they give it back.
-    #[cold]
-    fn ask_for_returns(&mut self) {
-        self.given().for_each(|peer| peer.tx.ask_for_room());
-    }
-
-    /// Returns whether the endpoint, whose peers have been [asked](Engine::ask_all) and have
-    /// brought nothing, sleeps on, and for how long at most (`None`: until something happens).
-    pub(crate) fn sleeps_for(&mut self) -> Option<Option<Duration>> {
-        let now_ns = clock::now_ns();
-        match self.rest.next(now_ns) {
-            Step::Brief(brief) => Some(Some(brief)),
-            Step::Barrier => {
-                self.barrier(now_ns);
-                (!self.has_come()).then_some(None)
-            }
+    for &index in &engine.core.blocked {
+        let Some(peer) = engine.peers.at_mut(index) else { continue };
+        let released = peer.released;
+        peer.refresh_credit();
+        // A cursor gone astray is found out by the next push.
+        let room = peer.tx.room_came().unwrap_or(true);
+        if room || peer.released != released || peer.has_returns() {
+            return true;
         }
     }
+    let gave = engine.core.awaits_returns > 0;
+    // One peer's turn takes note of the kernel's notices for all.
+    gave && given(&engine.peers).any(Peer::has_returns) || engine.core.driver.has_news()
+}
 
-    /// The time at which a peer last rang, if it was in this interval. Clocks of other containers
-    /// may differ, and the time in a peer's memory may be any.
-    pub(crate) fn rung_ns(&mut self, from_ns: u64, to_ns: u64) -> Option<u64> {
-        let peers =
-            self.hot.iter().filter_map(|&index| Some(self.peers.at_mut(index)?.rx.rung_ns()));
-        peers.filter(|rung| (from_ns..=to_ns).contains(rung)).max()
-    }
+/// The peers that have been given memory.
+fn given(peers: &PeerTable) -> impl Iterator<Item = &Peer> {
+    peers.iter().filter(|peer| !peer.given.is_empty())
+}
 
-    /// From here on no ring is missed that was asked for before.
-    #[cold]
-    fn barrier(&mut self, now_ns: u64) {
-        sync::heavy_fence();
-        self.rest.had_barrier(now_ns);
-        self.update_gauges();
-    }
+/// Has those peers ring when they give it back.
+#[cold]
+fn ask_for_returns(peers: &mut PeerTable) {
+    given(peers).for_each(|peer| peer.tx.ask_for_room());
+}
 
-    /// The time at which something is due that no peer rings for, by the clock.
-    pub(crate) fn due_ns(&mut self) -> Option<u64> {
-        let parked = self.core.registry.deferred_free.pause();
-        let parked = parked.map(|pause| clock::now_ns() + pause.as_nanos() as u64);
-        self.poll_ns(clock::now_ns);
-        self.connections.deadline_ns().into_iter().chain(parked).min()
-    }
-
-    /// Polls again: peers need not ring.
-    pub(crate) fn unask_all(&mut self) {
-        for &index in &self.hot {
-            if let Some(peer) = self.peers.at_mut(index) {
-                peer.rx.unask();
-            }
+/// Returns whether the endpoint, whose peers have been [asked](ask_all) and have
+/// brought nothing, sleeps on, and for how long at most (`None`: until something happens).
+pub(crate) fn sleeps_for(engine: &mut Engine) -> Option<Option<Duration>> {
+    let now_ns = clock::now_ns();
+    match engine.rest.next(now_ns) {
+        Step::Brief(brief) => Some(Some(brief)),
+        Step::Barrier => {
+            barrier(engine, now_ns);
+            (!has_come(engine)).then_some(None)
         }
     }
+}
 
-    /// The caller no longer waits on the descriptor.
-    #[cold]
-    pub(crate) fn disarm(&mut self) {
-        self.armed = false;
-        self.core.status.state.set(state::AWAKE);
-        self.unask_all();
-        self.handle_events();
+/// The time at which a peer last rang, if it was in this interval. Clocks of other containers
+/// may differ, and the time in a peer's memory may be any.
+pub(crate) fn rung_ns(engine: &mut Engine, from_ns: u64, to_ns: u64) -> Option<u64> {
+    let peers =
+        engine.hot.iter().filter_map(|&index| Some(engine.peers.at_mut(index)?.rx.rung_ns()));
+    peers.filter(|rung| (from_ns..=to_ns).contains(rung)).max()
+}
+
+/// From here on no ring is missed that was asked for before.
+#[cold]
+fn barrier(engine: &mut Engine, now_ns: u64) {
+    sync::heavy_fence();
+    engine.rest.had_barrier(now_ns);
+    gauges::update_gauges(engine);
+}
+
+/// The time at which something is due that no peer rings for, by the clock.
+pub(crate) fn due_ns(engine: &mut Engine) -> Option<u64> {
+    let parked = engine.core.registry.deferred_free.pause();
+    let parked = parked.map(|pause| clock::now_ns() + pause.as_nanos() as u64);
+    transport_progress::poll_ns(&mut engine.core, &mut engine.connections, clock::now_ns);
+    engine.connections.deadline_ns().into_iter().chain(parked).min()
+}
+
+/// Polls again: peers need not ring.
+pub(crate) fn unask_all(engine: &mut Engine) {
+    for &index in &engine.hot {
+        if let Some(peer) = engine.peers.at_mut(index) {
+            peer.rx.unask();
+        }
     }
+}
+
+/// The caller no longer waits on the descriptor.
+#[cold]
+pub(crate) fn disarm(engine: &mut Engine) {
+    engine.armed = false;
+    engine.core.status.state.set(state::AWAKE);
+    unask_all(engine);
+    events::handle_events(engine);
 }
 
 #[cfg(all(test, not(loom)))]
@@ -370,7 +343,7 @@ mod tests {
             engine.peers.iter().all(|peer| peer.transport.is_flushed())
         };
         assert!(!is_told());
-        one.shared().enter().unwrap().ask_all();
+        super::ask_all(&mut one.shared().enter().unwrap());
         until(is_told);
     }
 

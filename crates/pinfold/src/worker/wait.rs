@@ -12,10 +12,14 @@ use std::{
 use pinfold_sys::cpu::{clock, scheduled};
 
 use super::{
-    Engine,
+    connections::events,
+    engine::Engine,
     followers::{Awaited, Slot},
+    gauges,
     prefault::Step,
+    prefaulter, progress,
     shared::{Inside, Shared},
+    sleep,
 };
 use crate::{
     Result,
@@ -170,7 +174,7 @@ impl Shared {
             self.rest(next, &mut pace, deadline)?;
             if deadline.is_some_and(|end| Instant::now() >= end) {
                 let mut engine = self.enter()?;
-                engine.progress();
+                progress::progress(&mut engine);
                 let value = ready(&mut engine);
                 waiting.end(&mut engine);
                 return Ok(value);
@@ -192,7 +196,7 @@ impl Shared {
                 pace.end(engine);
                 return Ok(Some(value));
             }
-            pace.moved = engine.progress();
+            pace.moved = progress::progress(engine);
             if pace.moved {
                 // Something is under way: there is nothing to sleep for yet.
                 pace.started = 0;
@@ -220,10 +224,10 @@ impl Shared {
         pace: &Pace,
         deadline: Option<Instant>,
     ) -> Result<Next> {
-        let step = if pace.moved { None } else { engine.next_to_prefault() };
+        let step = if pace.moved { None } else { prefaulter::next_to_prefault(&mut engine) };
         let next = match self.has_handling(&engine) || step.is_some() {
             true => Next::Spin,
-            false => engine.next(waiting, pace, deadline),
+            false => next(&mut engine, waiting, pace, deadline),
         };
         drop(engine);
         if let Some(step) = step {
@@ -275,14 +279,18 @@ impl Shared {
             let mut engine = self.enter()?;
             now = clock::now_ns();
             let is_over = !matches!(has_news, Ok(false)) || until_ns.is_some_and(|end| now >= end);
-            let sleeps_on = if is_over || engine.has_come() { None } else { engine.sleeps_for() };
+            let sleeps_on = if is_over || sleep::has_come(&mut engine) {
+                None
+            } else {
+                sleep::sleeps_for(&mut engine)
+            };
             if let Some(longest) = sleeps_on {
                 at_first = longest;
                 continue;
             }
-            let rung = engine.rung_ns(since_ns, now);
+            let rung = sleep::rung_ns(&mut engine, since_ns, now);
             engine.spin.slept(rung.unwrap_or(now) - since_ns, rung.map(|rung| now - rung));
-            engine.wake_up();
+            wake_up(&mut engine);
             if let Err(error) = has_news {
                 tracing::warn!(%error, "poll");
             }
@@ -291,48 +299,51 @@ impl Shared {
     }
 }
 
-impl Engine {
-    /// The next action of a thread that has polled in vain.
-    fn next(&mut self, waiting: &mut Waiting<'_>, pace: &Pace, deadline: Option<Instant>) -> Next {
-        let Pace { started, looked: now, .. } = *pace;
-        self.core.is_short = self.spin.is_short(now);
-        let spins = now - started < self.spin.limit_ns(now);
-        // Code of the program's that runs next may wait for other threads.
-        let spins = spins || self.core.wakes.has_users();
-        if self.followers.are_led_beside(waiting.number) {
-            let is_told = self.asleep || waiting.awaited != Awaited::Anything;
-            if spins || !is_told {
-                return Next::Spin;
-            }
-            // The leader must not sleep over the work that this thread leaves behind.
-            self.kick_if_needed();
-            return Next::Follow(waiting.follow(self));
-        }
-        if spins || !self.ask_all() {
+/// The next action of a thread that has polled in vain.
+fn next(
+    engine: &mut Engine,
+    waiting: &mut Waiting<'_>,
+    pace: &Pace,
+    deadline: Option<Instant>,
+) -> Next {
+    let Pace { started, looked: now, .. } = *pace;
+    engine.core.is_short = engine.spin.is_short(now);
+    let spins = now - started < engine.spin.limit_ns(now);
+    // Code of the program's that runs next may wait for other threads.
+    let spins = spins || engine.core.wakes.has_users();
+    if engine.followers.are_led_beside(waiting.number) {
+        let is_told = engine.asleep || waiting.awaited != Awaited::Anything;
+        if spins || !is_told {
             return Next::Spin;
         }
-        let Some(at_first) = self.sleeps_for() else {
-            self.unask_all();
-            return Next::Spin;
-        };
-        self.core.status.sleeps.add(1);
-        self.update_sleep_gauge(state::ASLEEP);
-        let number = waiting.known(self);
-        self.followers.lead(number);
-        self.asleep = true;
-        self.kick = false;
-        let left = deadline.map(|end| end.saturating_duration_since(Instant::now()));
-        let end_ns = left.map(|left| clock::now_ns() + left.as_nanos() as u64);
-        let until_ns = end_ns.into_iter().chain(self.due_ns()).min();
-        Next::Sleep(Sleep { since_ns: started, until_ns, at_first })
+        // The leader must not sleep over the work that this thread leaves behind.
+        engine.kick_if_needed();
+        return Next::Follow(waiting.follow(engine));
     }
+    if spins || !sleep::ask_all(engine) {
+        return Next::Spin;
+    }
+    let Some(at_first) = sleep::sleeps_for(engine) else {
+        sleep::unask_all(engine);
+        return Next::Spin;
+    };
+    engine.core.status.sleeps.add(1);
+    gauges::update_sleep_gauge(engine, state::ASLEEP);
+    let number = waiting.known(engine);
+    engine.followers.lead(number);
+    engine.asleep = true;
+    engine.kick = false;
+    let left = deadline.map(|end| end.saturating_duration_since(Instant::now()));
+    let end_ns = left.map(|left| clock::now_ns() + left.as_nanos() as u64);
+    let until_ns = end_ns.into_iter().chain(sleep::due_ns(engine)).min();
+    Next::Sleep(Sleep { since_ns: started, until_ns, at_first })
+}
 
-    /// The leader is awake again.
-    fn wake_up(&mut self) {
-        self.asleep = false;
-        self.core.status.state.set(state::AWAKE);
-        self.unask_all();
-        self.handle_events();
-        self.core.wakes.any = true;
-    }
+/// The leader is awake again.
+fn wake_up(engine: &mut Engine) {
+    engine.asleep = false;
+    engine.core.status.state.set(state::AWAKE);
+    sleep::unask_all(engine);
+    events::handle_events(engine);
+    engine.core.wakes.any = true;
 }

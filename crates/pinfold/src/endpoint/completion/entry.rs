@@ -5,6 +5,7 @@ use std::{any::Any, fmt};
 use super::taker::Held;
 use crate::{
     Message, MultiReceived, PeerId, Receipt, Received, Result, endpoint::connecting::Home,
+    worker::connections::accepts,
 };
 
 /// The end of an operation whose result went to a [`CompletionQueue`](crate::CompletionQueue).
@@ -66,7 +67,7 @@ impl Completion {
         if let Some(shared) = self.take_buffer::<Home>().and_then(|home| home.upgrade())
             && let Ok(mut engine) = shared.enter()
         {
-            engine.decline(peer, has_called);
+            accepts::decline(&mut engine, peer, has_called);
         }
     }
 }

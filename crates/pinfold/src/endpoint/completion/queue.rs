@@ -19,7 +19,7 @@ use pinfold_sys::{
 use super::{entry::Completion, taker::Queueable};
 use crate::{
     Error, Result,
-    worker::{followers::Awaited, shared::Shared},
+    worker::{abandoned, engine::Engine, followers::Awaited, shared::Shared},
 };
 
 /// How long a thread that waits for several endpoints polls them before it sleeps.
@@ -86,7 +86,7 @@ impl Drop for Owner {
         for endpoint in self.ended.endpoints() {
             // In a forked child they are the parent's.
             if let Ok(mut engine) = endpoint.enter() {
-                engine.abandon_all(self.ended.number);
+                abandoned::abandon_all(&mut engine, self.ended.number);
             }
         }
         self.ended.give_up();
@@ -271,7 +271,7 @@ impl Ended {
             && endpoint.enter().is_ok_and(|engine| engine.check().is_ok())
         {
             let is_new = || self.has_some() || self.epoch.load(Ordering::SeqCst) != epoch;
-            let ready = |engine: &mut crate::worker::Engine| {
+            let ready = |engine: &mut Engine| {
                 let is_over = engine.check().is_err();
                 (is_new() || is_over || !engine.core.wakes.results.is_empty()).then_some(())
             };

@@ -8,6 +8,7 @@ use crate::{
         DonatedBuf, Endpoint, Handoff, HandoffVectored, NotGiven, Region, RegionKey, RemoteRegion,
         RemoteSpace, Rights, Source, TagMatch, View, ViewRequest, give, handoff,
     },
+    protocol::handoff::latest,
 };
 
 impl Endpoint {
@@ -89,7 +90,7 @@ impl Endpoint {
         tag: u64,
         donation: impl Into<DonatedBuf>,
     ) -> Result<Option<DonatedBuf>> {
-        self.shared().enter()?.give_latest(peer, tag, donation.into())
+        latest::give_latest(&mut *self.shared().enter()?, peer, tag, donation.into())
     }
 
     /// As [`Endpoint::handoff`], of memory in several parts, as one message: a view of it is

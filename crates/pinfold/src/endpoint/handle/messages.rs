@@ -11,7 +11,7 @@ use crate::{
         Endpoint, Envelope, Message, MessageRequest, MultiRecv, OwnedBuf, OwnedBufMut, Received,
         RecvRequest, Scope, SendRequest, Source, TagMatch, blocking, scope, send_timeout,
     },
-    worker::followers::Awaited,
+    worker::{followers::Awaited, post, progress},
 };
 
 impl Endpoint {
@@ -215,9 +215,9 @@ impl Endpoint {
     ) -> Result<Option<Envelope>> {
         let (from, tag) = (from.into(), tag.into());
         let mut engine = self.shared().enter()?;
-        engine.progress();
-        engine.turn();
-        engine.probe(from, tag)
+        progress::progress(&mut engine);
+        progress::turn(&mut engine);
+        post::probe(&mut engine, from, tag)
     }
 
     /// Waits until a receive would take a message at once.
@@ -230,9 +230,9 @@ impl Endpoint {
         tag: impl Into<TagMatch>,
     ) -> Result<Envelope> {
         let (from, tag) = (from.into(), tag.into());
-        let found = self
-            .shared()
-            .wait_for(None, Awaited::Anything, |engine| engine.probe(from, tag).transpose())?;
+        let found = self.shared().wait_for(None, Awaited::Anything, |engine| {
+            post::probe(engine, from, tag).transpose()
+        })?;
         found.unwrap_or(Err(Error::Closed))
     }
 

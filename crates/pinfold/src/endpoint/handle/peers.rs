@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use crate::{
     AcceptRequest, ConnectRequest, Error, Gone, PeerId, Result,
     endpoint::{Endpoint, PeerInfo},
-    worker::{connections::requests::Called, followers::Awaited},
+    worker::{connections::requests::Called, followers::Awaited, outstanding, teardown},
 };
 
 /// The most time that a disconnection waits for sent messages to be handed on.
@@ -156,10 +156,10 @@ impl Endpoint {
         let end = Instant::now() + HAND_ON;
         let _ = self.shared().wait_for(Some(end), Awaited::Anything, |engine| {
             let quiet = engine.peers.get(peer).is_none_or(|peer| peer.transport.is_quiet());
-            (quiet && !engine.has_unsent(Some(peer))).then_some(())
+            (quiet && !outstanding::has_unsent(engine, Some(peer))).then_some(())
         });
         if let Ok(mut engine) = self.shared().enter() {
-            engine.remove_peer(peer, Gone::Disconnected);
+            teardown::remove_peer(&mut engine, peer, Gone::Disconnected);
         }
     }
 }

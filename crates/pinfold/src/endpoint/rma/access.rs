@@ -14,7 +14,10 @@ use crate::{
     Error, Path, PeerId, Receipt, Refusal, Result,
     copy::{Algorithm, BULK, Largest},
     endpoint::blocking::BlockingOp,
-    protocol::rma::way::{Opening, Way, withdrawn},
+    protocol::rma::{
+        open,
+        way::{Opening, Way, withdrawn},
+    },
     status::Tallies,
     wire::region::Extent,
     worker::{
@@ -50,7 +53,7 @@ impl Inner {
         key: &super::RegionKey,
     ) -> Result<Inner> {
         let mut engine = shared.enter()?;
-        let op = engine.ask(peer, key)?;
+        let op = open::ask(&mut engine, peer, key)?;
         let own = engine.peers.get(peer).is_some_and(|peer| peer.info.pid == std::process::id());
         let tallies = engine.core.status.tallies(peer).ok_or(Error::UnknownPeer { peer })?;
         drop(engine);
@@ -226,8 +229,8 @@ impl Inner {
         change: AtomicChange<W>,
     ) -> Result<Option<W>> {
         let was = match &self.access {
-            Access::Mapped(mapped) => Some(atomics::on_mapped(mapped, offset, change)?),
-            Kernel(_) => Some(atomics::on_mapped(self.mapped()?, offset, change)?),
+            Access::Mapped(mapped) => Some(mapped::on_mapped(mapped, offset, change)?),
+            Kernel(_) => Some(mapped::on_mapped(self.mapped()?, offset, change)?),
             There(_) => return Ok(None),
             Addresses(ways) => match ways.change_here(offset, change)? {
                 Some(was) => Some(was),

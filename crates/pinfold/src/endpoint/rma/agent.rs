@@ -19,7 +19,7 @@ use crate::{
     Active,
     endpoint::active::Function,
     failpoint::{self, Point},
-    protocol::active::handlers::Handler,
+    protocol::{active::handlers::Handler, rma::translate},
     wire::{
         change::Change,
         space::{ANSWER_HEAD, Answered, Ask, Claim, PART_MAX, Refused, bytes_of},
@@ -38,7 +38,8 @@ fn serve(crew: &Crew, active: &Active<'_>) {
         Some((Ask::Translate { address, writes }, claim, _)) => {
             // In a child of this process there is nothing to answer.
             let Ok(mut engine) = shared.enter() else { return };
-            let answer = engine.translate_for(active.peer(), &claim, address, writes);
+            let answer =
+                translate::translate_for(&mut engine, active.peer(), &claim, address, writes);
             drop(engine);
             failpoint::hit(Point::BeforeTranslated);
             say(active, bytes_of(&answer.words()));

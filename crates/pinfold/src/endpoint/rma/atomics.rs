@@ -1,8 +1,8 @@
 #![allow(unsafe_code)]
 //! Atomic operations on words of a peer's region, or of other memory of a peer's.
 //!
-//! **Invariant.** A word is reached only after [`Mapped::word`] has found it writable and at a
-//! multiple of its size.
+//! **Invariant.** A word is reached only after [`Mapped::word`](super::mapped::Mapped::word) has
+//! found it writable and at a multiple of its size.
 //!
 //! They are the processor's own, on memory that all share, so those of all peers and of the owner
 //! ([`Region::word64`](super::Region::word64)) are of one order (`SeqCst`). Those of peers on other
@@ -10,11 +10,7 @@
 
 use std::sync::atomic::{AtomicI32, AtomicI64, AtomicU32, AtomicU64, Ordering};
 
-use super::mapped::Mapped;
-use crate::{
-    Result,
-    wire::served_rma::{self, Change as Asked},
-};
+use crate::wire::served_rma::{self, Change as Asked};
 
 /// A word for atomic operations: `u32`, `u64`, `i32` or `i64`.
 pub trait AtomicWord: Copy + sealed::Word {}
@@ -173,18 +169,4 @@ pub(crate) fn of_bits<W: AtomicWord>(bits: u64) -> W {
 /// The bits of a word.
 pub(crate) fn bits<W: AtomicWord>(word: W) -> u64 {
     word.bits()
-}
-
-/// Changes the word at `offset` of mapped memory, which has to stand still.
-#[inline]
-pub(crate) fn on_mapped<W: AtomicWord>(
-    mapped: &Mapped,
-    offset: u64,
-    change: Change<W>,
-) -> Result<W> {
-    let at = mapped.word(offset, size_of::<W>())?;
-    // SAFETY: found to be a word just now.
-    let was = unsafe { W::change(at, change) };
-    mapped.confirm()?;
-    Ok(was)
 }

@@ -10,7 +10,8 @@ use std::sync::{
 };
 
 use crate::{
-    PeerId, memory::imported_extents::Loan, wire::rendezvous::Exported, worker::shared::Shared,
+    PeerId, memory::imported_extents::Loan, protocol::rma::translate, wire::rendezvous::Exported,
+    worker::shared::Shared,
 };
 
 pub(super) struct Flag {
@@ -29,7 +30,7 @@ impl Flag {
         stamp: u64,
     ) -> Option<Flag> {
         let mut engine = shared.enter().ok()?;
-        let loan = engine.lend_flag(peer, exported)?;
+        let loan = translate::lend_flag(&mut engine, peer, exported)?;
         drop(engine);
         Some(Flag { loan, stamp, shared: Arc::clone(shared) })
     }

@@ -14,6 +14,7 @@ use std::{
     },
 };
 
+use super::atomics::{AtomicChange, AtomicWord};
 use crate::{
     Error, Path, Receipt, Result,
     copy::Largest,
@@ -21,7 +22,7 @@ use crate::{
     failpoint::{self, Point},
     memory::{arena::Cells, imported_extents::Held},
     policy::route::Why,
-    protocol::rma::way::Lent,
+    protocol::rma::{open, way::Lent},
     transport::shm::validity,
     worker::{shared::Shared, unlocked_copy::Purpose},
 };
@@ -217,7 +218,21 @@ impl Mapped {
 impl Drop for Mapped {
     fn drop(&mut self) {
         if let Ok(mut engine) = self.shared.enter() {
-            engine.core.give_region_back(&self.lent);
+            open::give_region_back(&mut engine.core.imported, &self.lent);
         }
     }
+}
+
+/// Changes the word at `offset` of mapped memory, which has to stand still.
+#[inline]
+pub(crate) fn on_mapped<W: AtomicWord>(
+    mapped: &Mapped,
+    offset: u64,
+    change: AtomicChange<W>,
+) -> Result<W> {
+    let at = mapped.word(offset, size_of::<W>())?;
+    // SAFETY: found to be a word just now.
+    let was = unsafe { W::change(at, change) };
+    mapped.confirm()?;
+    Ok(was)
 }

@@ -11,7 +11,10 @@ use crate::{
     Error, Path, PeerId, Receipt, Refusal, Result,
     endpoint::blocking::BlockingOp,
     memory::scatter::{Part, Scatter},
-    protocol::rma::way::{ServedRequest, check, withdrawn},
+    protocol::rma::{
+        served,
+        way::{ServedRequest, check, withdrawn},
+    },
     wire::{
         region::Extent,
         served_rma::{BRIEF_MAX, BYTES_MAX, Use, What},
@@ -100,7 +103,7 @@ impl Served {
         };
         let asked = Use { claim: self.claim, offset, what };
         let using = ServedRequest { peer: self.peer, asked, size: self.extent.len };
-        self.shared.enter()?.post_served(using, memory).map_err(withdrawn)
+        served::post_served(&mut *self.shared.enter()?, using, memory).map_err(withdrawn)
     }
 
     /// Checks that the region stands. Written bytes were there when the write returned.

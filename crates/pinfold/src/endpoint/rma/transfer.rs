@@ -25,14 +25,18 @@ use crate::{
     },
     error::NotHandled,
     memory::scatter::{Part, Scatter},
-    protocol::rma::way::{OUT_MAX, PARTS_OUT_MAX},
+    protocol::{
+        active::send,
+        rma::way::{OUT_MAX, PARTS_OUT_MAX},
+    },
     wire::{
         active::{Label, Verb},
         change::Change,
         space::{ANSWER_HEAD, Answered, Ask, Claim, PART_MAX, Refused},
     },
     worker::{
-        Engine,
+        ends,
+        engine::Engine,
         op::{Deliver, Done, Op, OpKey, OpKind, RecvOp, RecvStage, Taker},
         post,
         shared::Shared,
@@ -233,7 +237,7 @@ impl Transfer {
         while course.out < PARTS_OUT_MAX {
             let Some((question, about)) = self.next(&mut course) else { break };
             if let Err(error) = self.ask(shared, engine, question, about) {
-                return engine.core.finish(self.whole, Err(error));
+                return ends::finish(&mut engine.core, self.whole, Err(error));
             }
             course.out += 1;
         }
@@ -242,7 +246,7 @@ impl Transfer {
             Whole::Change(..) => return,
         };
         if course.out == 0 {
-            engine.core.finish(self.whole, Ok(Done::Sent(*receipt)));
+            ends::finish(&mut engine.core, self.whole, Ok(Done::Sent(*receipt)));
         }
     }
 
@@ -264,14 +268,15 @@ impl Transfer {
         question: Vec<u8>,
         about: Span,
     ) -> Result<()> {
-        let answer = engine.expect_answer(self.peer, 0, self.origin)?;
+        let answer = send::expect_answer(engine, self.peer, 0, self.origin)?;
         let label = Label { verb: Verb::Serve, id: 0, token: answer.index };
         let question = Owned(question);
-        let goes =
-            question.short().is_some_and(|short| engine.call_at_once(self.peer, label, short));
+        let goes = question
+            .short()
+            .is_some_and(|short| send::call_at_once(engine, self.peer, label, short));
         if !goes {
             let kept = keep(shared, question);
-            engine.post_request(self.peer, label, answer, self.origin, kept)?;
+            send::post_request(engine, self.peer, label, answer, self.origin, kept)?;
         }
         let transfer = Arc::clone(self);
         match engine.core.ops.get_mut(answer) {
@@ -303,7 +308,7 @@ impl Transfer {
         };
         match end {
             None => self.go_on(shared, engine),
-            Some(end) => engine.core.finish(self.whole, end),
+            Some(end) => ends::finish(&mut engine.core, self.whole, end),
         }
         self.leave(shared, engine);
         // The thread that sleeps for all may wait for this operation, or has to look for work that

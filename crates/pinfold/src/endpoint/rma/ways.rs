@@ -17,7 +17,7 @@ use parking_lot::Mutex;
 use smallvec::SmallVec;
 
 use super::{
-    atomics::{self, AtomicChange, AtomicWord},
+    atomics::{AtomicChange, AtomicWord},
     cma::CmaRegion,
     flag::Flag,
     lookaside::{Known, Lookaside, Piece},
@@ -31,6 +31,7 @@ use crate::{
     memory::scatter::Part,
     protocol::rma::{
         cma::{CmaAccess, Way, is_denial},
+        translate,
         way::{Exposed, Reached, check},
     },
     wire::{
@@ -172,7 +173,7 @@ impl Ways {
                 let (shared, peer) = (&self.agent.shared, self.agent.peer);
                 let lent = end.and_then(|end| {
                     let mut engine = shared.enter().ok()?;
-                    Some((end, engine.lend_translated(peer, behind, self.stamp)?))
+                    Some((end, translate::lend_translated(&mut engine, peer, behind, self.stamp)?))
                 });
                 let Some((end, lent)) = lent else {
                     return self.known.lock().mapped.learn_nothing(address);
@@ -236,7 +237,7 @@ impl Ways {
             return Err(Error::Misaligned { offset, size });
         }
         let Some(piece) = self.find(offset, size, true)? else { return Ok(None) };
-        let change = |memory: &Mapped, at| atomics::on_mapped(memory, at, change);
+        let change = |memory: &Mapped, at| mapped::on_mapped(memory, at, change);
         self.at(&piece, offset, change).map(Some)
     }
 

@@ -2,205 +2,133 @@
 
 use std::any::Any;
 
-use super::act::Act;
+use super::{
+    act::Act,
+    calls::{self, Short},
+    queue::Queues,
+    settle,
+};
 use crate::{
     Error, Path, PeerId, Receipt, Result,
-    failpoint::{self, Point},
-    memory::scatter::{Part, Scatter},
+    memory::scatter::Scatter,
     status::Tally,
-    transport::shm::ring::Violation,
-    wire::{
-        active::{ACTIVE_MAX, Failure, Label, Verb},
-        descriptor::{Header, INLINE_MAX, Kind},
-    },
+    wire::active::{Failure, Label, Verb},
     worker::{
-        Engine,
+        answers,
         core::Core,
+        engine::Engine,
         op::{Keeps, Op, OpKey, OpKind, RecvOp, RecvStage, SendOp},
-        peer::{MESSAGE_COST, Peer},
+        op_table::OpTable,
+        peer::MESSAGE_COST,
+        post,
     },
 };
 
-/// A message that fits a descriptor, copied out of its buffer.
-#[derive(Clone, Copy)]
-pub(crate) struct Short {
-    len: usize,
-    words: [u64; ACTIVE_MAX / 8],
+/// Writes a short message at once, if nothing stands before it.
+#[inline]
+pub(crate) fn call_at_once(engine: &mut Engine, id: PeerId, label: Label, short: Short) -> bool {
+    let Short { len, words } = short;
+    let (core, Some(peer)) = (&mut engine.core, engine.peers.get_mut(id)) else { return false };
+    let clear = peer.is_clear() || label.verb.is_answer() && !peer.is_leaving();
+    let goes = !engine.closed
+        && clear
+        && peer.permissions.may(Path::Inline)
+        && calls::send_active(&mut core.lane_budget, peer, label, len, &words) == Ok(true);
+    if goes {
+        peer.record.count_sent(Path::Inline, len as u64);
+        peer.record.called.add(u64::from(!label.verb.is_answer()));
+        answers::ring(core, peer);
+    }
+    goes
 }
 
-impl Short {
-    /// Returns `None` if the bytes do not fit.
-    #[inline]
-    pub(crate) fn of(bytes: &[u8]) -> Option<Short> {
-        if bytes.len() > ACTIVE_MAX {
-            return None;
-        }
-        let mut words = [0; ACTIVE_MAX / 8];
-        for (word, chunk) in words.iter_mut().zip(bytes.chunks(8)) {
-            let mut eight = [0; 8];
-            eight[..chunk.len()].copy_from_slice(chunk);
-            *word = u64::from_ne_bytes(eight);
-        }
-        Some(Short { len: bytes.len(), words })
-    }
-
-    /// The same from memory that peers may write.
-    pub(crate) fn of_part(part: Part) -> Option<Short> {
-        let len = part.len() as usize;
-        (len <= ACTIVE_MAX).then(|| Short { len, words: Scatter::from(part).read_words() })
-    }
+/// Posts an active message. Its operation ends when the memory is the caller's again.
+pub(crate) fn post_active(
+    engine: &mut Engine,
+    id: PeerId,
+    label: Label,
+    memory: Scatter,
+) -> Result<OpKey> {
+    let receipt = Receipt::new(Path::Eager, memory.len());
+    let send = SendOp::new(id, label.tag(), memory, receipt);
+    let key = post::post(engine, SendOp { verb: label.verb, ..send }, None)?;
+    engine.core.status.record_of(id).called.add(u64::from(!label.verb.is_answer()));
+    Ok(key)
 }
 
-impl Core {
-    /// Writes an active message of up to 48 bytes, if there is room and credit. Returns whether
-    /// there was.
-    #[inline]
-    pub(crate) fn send_active(
-        &mut self,
-        peer: &mut Peer,
-        label: Label,
-        len: usize,
-        words: &[u64],
-    ) -> Result<bool, Violation> {
-        let costs = !label.verb.is_answer();
-        if !peer.tx.has_room(&mut self.lane_budget)? || costs && !peer.has_credit(len as u64) {
-            return Ok(false);
-        }
-        let count = len.div_ceil(8);
-        let mut body = [0; 7];
-        body[0] = label.word();
-        body[1..][..count].copy_from_slice(&words[..count]);
-        failpoint::hit(if costs { Point::BeforeCall } else { Point::BeforeReply });
-        peer.tx.push(Header::new(Kind::Active, len as u8, label.id), &body[..1 + count]);
-        failpoint::hit(if costs { Point::AfterCall } else { Point::AfterReply });
-        if costs {
-            peer.sent_cost += MESSAGE_COST + len as u64;
-        }
-        Ok(true)
+/// Lets an operation continue; its end has the effect `act`.
+pub(crate) fn act_on(core: &mut Core, key: OpKey, act: Act) {
+    if let Act::Gone { origin, bytes, .. } | Act::Asked { origin: Some(origin), bytes, .. } = &act {
+        core.active.charge(*origin, *bytes);
     }
-
-    /// Chooses the path of a message that could not go at once.
-    pub(crate) fn route_active(&mut self, peer: &mut Peer, op: &SendOp) -> Result<Receipt> {
-        let len = op.memory.len();
-        // There is less room in the descriptor, beside the label.
-        let too_long = len > ACTIVE_MAX as u64;
-        let as_if = if too_long { len.max(INLINE_MAX as u64 + 1) } else { len };
-        // A requester must not wait in vain for its answer.
-        let strict = self.strict;
-        self.strict &= !op.verb.is_answer();
-        let chosen = self.choose(peer, as_if, op.memory.part());
-        self.strict = strict;
-        let mut receipt = chosen?;
-        receipt.bytes = len;
-        Ok(receipt)
+    match core.ops.get_mut(key) {
+        Some(op) if op.done.is_none() => {
+            op.abandoned = true;
+            op.keeps = Some(Keeps::Act(act));
+        }
+        _ => {
+            let done = core.ops.take_done(key).unwrap_or(Err(Error::Closed));
+            core.ops.settled.push((key, act, done));
+            settle::settle(core);
+        }
     }
 }
 
-impl Engine {
-    /// Writes a short message at once, if nothing stands before it.
-    #[inline]
-    pub(crate) fn call_at_once(&mut self, id: PeerId, label: Label, short: Short) -> bool {
-        let Short { len, words } = short;
-        let (core, Some(peer)) = (&mut self.core, self.peers.get_mut(id)) else { return false };
-        let clear = peer.is_clear() || label.verb.is_answer() && !peer.is_leaving();
-        let goes = !self.closed
-            && clear
-            && peer.permissions.may(Path::Inline)
-            && core.send_active(peer, label, len, &words) == Ok(true);
-        if goes {
-            peer.record.count_sent(Path::Inline, len as u64);
-            peer.record.called.add(u64::from(!label.verb.is_answer()));
-            core.ring(peer);
-        }
-        goes
+/// Sets a place aside for the answer of a peer's handler `id`. If a handler asks, the answer
+/// counts against `origin`, the peer whose message it handles, until it comes.
+pub(crate) fn expect_answer(
+    engine: &mut Engine,
+    peer: PeerId,
+    id: u32,
+    origin: Option<PeerId>,
+) -> Result<OpKey> {
+    engine.check()?;
+    engine.present(peer)?;
+    if let Some(origin) = origin {
+        engine.core.active.open(origin);
     }
+    let stage = RecvStage::Asked { peer, id };
+    let op = Op::new(OpKind::Recv(RecvOp { stage, ..RecvOp::new(None) }));
+    Ok(engine.core.ops.insert(Op { origin, ..op }))
+}
 
-    /// Posts an active message. Its operation ends when the memory is the caller's again.
-    pub(crate) fn post_active(
-        &mut self,
-        id: PeerId,
-        label: Label,
-        memory: Scatter,
-    ) -> Result<OpKey> {
-        let receipt = Receipt::new(Path::Eager, memory.len());
-        let send = SendOp::new(id, label.tag(), memory, receipt);
-        let key = self.post(SendOp { verb: label.verb, ..send }, None)?;
-        self.core.status.record_of(id).called.add(u64::from(!label.verb.is_answer()));
-        Ok(key)
-    }
-
-    /// Lets an operation continue; its end has the effect `act`.
-    pub(crate) fn act_on(&mut self, key: OpKey, act: Act) {
-        if let Act::Gone { origin, bytes, .. } | Act::Asked { origin: Some(origin), bytes, .. } =
-            &act
-        {
-            self.core.active.charge(*origin, *bytes);
-        }
-        match self.core.ops.get_mut(key) {
-            Some(op) if op.done.is_none() => {
-                op.abandoned = true;
-                op.keeps = Some(Keeps::Act(act));
-            }
-            _ => {
-                let done = self.core.ops.take_done(key).unwrap_or(Err(Error::Closed));
-                self.core.ops.settled.push((key, act, done));
-                self.core.settle();
-            }
+/// Sends a request whose [answer](expect_answer) has its place, and whose payload is
+/// kept until it has gone.
+pub(crate) fn post_request(
+    engine: &mut Engine,
+    peer: PeerId,
+    label: Label,
+    answer: OpKey,
+    origin: Option<PeerId>,
+    (memory, buffer): (Scatter, Box<dyn Any + Send>),
+) -> Result<OpKey> {
+    let bytes = MESSAGE_COST + memory.len();
+    match post_active(engine, peer, label, memory) {
+        Ok(key) => act_on(&mut engine.core, key, Act::Asked { answer, origin, bytes, buffer }),
+        Err(error) => {
+            expect_none(&mut engine.core.ops, &mut engine.core.active, answer);
+            return Err(error);
         }
     }
+    Ok(answer)
+}
 
-    /// Sets a place aside for the answer of a peer's handler `id`. If a handler asks, the answer
-    /// counts against `origin`, the peer whose message it handles, until it comes.
-    pub(crate) fn expect_answer(
-        &mut self,
-        peer: PeerId,
-        id: u32,
-        origin: Option<PeerId>,
-    ) -> Result<OpKey> {
-        self.check()?;
-        self.present(peer)?;
-        if let Some(origin) = origin {
-            self.core.active.open(origin);
-        }
-        let stage = RecvStage::Asked { peer, id };
-        let op = Op::new(OpKind::Recv(RecvOp { stage, ..RecvOp::new(None) }));
-        Ok(self.core.ops.insert(Op { origin, ..op }))
+/// Undoes [`expect_answer`].
+pub(crate) fn expect_none(ops: &mut OpTable, active: &mut Queues, answer: OpKey) {
+    if let Some(origin) = ops.remove(answer).and_then(|op| op.origin) {
+        active.shut(origin);
     }
+}
 
-    /// Sends a request whose [answer](Engine::expect_answer) has its place, and whose payload is
-    /// kept until it has gone.
-    pub(crate) fn post_request(
-        &mut self,
-        peer: PeerId,
-        label: Label,
-        answer: OpKey,
-        origin: Option<PeerId>,
-        (memory, buffer): (Scatter, Box<dyn Any + Send>),
-    ) -> Result<OpKey> {
-        let bytes = MESSAGE_COST + memory.len();
-        match self.post_active(peer, label, memory) {
-            Ok(key) => self.act_on(key, Act::Asked { answer, origin, bytes, buffer }),
-            Err(error) => {
-                self.expect_none(answer);
-                return Err(error);
-            }
-        }
-        Ok(answer)
-    }
-
-    /// Undoes [`Engine::expect_answer`].
-    pub(crate) fn expect_none(&mut self, answer: OpKey) {
-        if let Some(origin) = self.core.ops.remove(answer).and_then(|op| op.origin) {
-            self.core.active.shut(origin);
-        }
-    }
-
-    /// Tells a peer that its request gets no answer.
-    pub(crate) fn fail(&mut self, id: PeerId, token: u32, failure: Failure) {
-        let label = Label { verb: Verb::Failed, id: failure as u32, token };
-        // A peer that is gone waits for nothing.
-        if let Ok(key) = self.post_active(id, label, Scatter::empty()) {
-            self.act_on(key, Act::Gone { origin: id, bytes: MESSAGE_COST, buffer: Box::new(()) });
-        }
+/// Tells a peer that its request gets no answer.
+pub(crate) fn fail(engine: &mut Engine, id: PeerId, token: u32, failure: Failure) {
+    let label = Label { verb: Verb::Failed, id: failure as u32, token };
+    // A peer that is gone waits for nothing.
+    if let Ok(key) = post_active(engine, id, label, Scatter::empty()) {
+        act_on(
+            &mut engine.core,
+            key,
+            Act::Gone { origin: id, bytes: MESSAGE_COST, buffer: Box::new(()) },
+        );
     }
 }

@@ -3,194 +3,68 @@
 
 use super::{
     account::{self, Offer},
-    donate,
+    collect, donate, frames,
 };
 use crate::{
-    Error, PeerId, Result,
+    PeerId, Result,
     endpoint::DonatedBuf,
     status::Tally,
-    worker::{
-        Engine,
-        core::Core,
-        op::{Keeps, Op, OpKey, OpKind, SendOp, SendStage},
-        peer::Peer,
-    },
+    worker::{cancel, engine::Engine, gauges, op::OpKey, outbound, teardown},
 };
 
-/// State of a donated buffer that its giver waits for.
-pub(crate) enum Admission {
-    /// The buffer waits until its receiver gives something back.
-    Held,
-    /// The buffer is in flight.
-    Goes,
-    /// The buffer has ended, as its operation says.
-    Ended,
-}
-
-impl Engine {
-    /// The state of a send of memory that is given.
-    pub(crate) fn admission(&self, key: OpKey) -> Admission {
-        match self.core.ops.get(key) {
-            Some(Op { kind: OpKind::Send(SendOp { charge: 0, .. }), done: None, .. }) => {
-                Admission::Held
-            }
-            Some(Op { done: None, .. }) => Admission::Goes,
-            _ => Admission::Ended,
-        }
-    }
-
-    /// Charges a send of memory that is to be posted, if that may be given now: it then waits for
-    /// nothing but room and credit.
-    pub(crate) fn charge_early(&mut self, mut send: SendOp) -> SendOp {
-        let Ok((peer, core)) = self.peer_mut(send.peer) else { return send };
-        // A send that is charged later goes later: else it might wait for credit that those behind
-        // it hold.
-        let waits = peer.sends().iter().rev().find_map(|key| {
-            let before = core.ops.send_mut(*key).filter(|before| before.given);
-            before.map(|before| before.charge == 0)
-        });
-        if waits == Some(true) || !core.is_charged(peer, &mut send) {
-            peer.record.given_stalls.add(1);
-        }
-        send
-    }
-
-    /// Gives up waiting for a donated buffer: it is taken back, or goes on to its end.
-    pub(crate) fn give_up(&mut self, key: OpKey) {
-        self.cancel(key);
-        match self.core.ops.get_mut(key) {
-            Some(op) if op.done.is_none() => op.abandoned = true,
-            _ => drop(self.core.ops.remove(key)),
-        }
-    }
-
-    /// The error of a donated buffer that its receiver has no room for.
-    pub(crate) fn held(&self) -> Error {
-        Error::LimitReached {
-            what: "the memory that is given to a peer and not back, in bytes,",
-            limit: self.core.ops.given.bytes_max(),
-            remedy: "wait until it has dropped views, or raise Builder::given_bytes_max",
-        }
-    }
-
-    /// Gives memory away of which only the newest counts. Returns the buffer that it replaces, if
-    /// it does.
-    ///
-    /// # Errors
-    /// As for any send, as far as that is known at once.
-    pub(crate) fn give_latest(
-        &mut self,
-        id: PeerId,
-        tag: u64,
-        donation: DonatedBuf,
-    ) -> Result<Option<DonatedBuf>> {
-        self.check()?;
-        let (peer, core) = self.peer_mut(id)?;
-        core.collect_donations(peer);
-        let cost = account::cost(donation.len() as u64);
-        let may_go = peer.is_clear();
-        match core.ops.given.offer(id, tag, donation, cost, may_go) {
-            Offer::Goes(donation) => {
-                let Some(donation) = self.give_at_once(id, tag, donation, true) else {
-                    return Ok(None);
-                };
-                let (peer, core) = self.peer_mut(id)?;
-                core.queue_frame(peer, tag, donation);
-                self.pump(id);
-                Ok(None)
-            }
-            Offer::Waits(replaced) => {
-                if replaced.is_some() {
-                    peer.record.replaced.add(1);
-                }
-                core.update_given_gauges(peer);
-                // The frame is looked at again in each turn.
-                core.block(peer);
-                self.kick_if_needed();
-                Ok(replaced)
-            }
-        }
-    }
-
-    fn pump(&mut self, id: PeerId) {
-        if let Ok((peer, core)) = self.peer_mut(id)
-            && let Err(violation) = core.pump(peer)
-        {
-            self.cut_off(id, violation);
-        }
-        self.kick_if_needed();
+/// Gives up waiting for a donated buffer: it is taken back, or goes on to its end.
+pub(crate) fn give_up(engine: &mut Engine, key: OpKey) {
+    cancel::cancel(engine, key);
+    match engine.core.ops.get_mut(key) {
+        Some(op) if op.done.is_none() => op.abandoned = true,
+        _ => drop(engine.core.ops.remove(key)),
     }
 }
 
-impl Core {
-    /// Returns whether a send of memory that is given has been charged, or can be now.
-    pub(crate) fn is_charged(&mut self, peer: &mut Peer, op: &mut SendOp) -> bool {
-        if op.charge > 0 {
-            return true;
+/// Gives memory away of which only the newest counts. Returns the buffer that it replaces, if
+/// it does.
+///
+/// # Errors
+/// As for any send, as far as that is known at once.
+pub(crate) fn give_latest(
+    engine: &mut Engine,
+    id: PeerId,
+    tag: u64,
+    donation: DonatedBuf,
+) -> Result<Option<DonatedBuf>> {
+    engine.check()?;
+    let (peer, core) = engine.peer_mut(id)?;
+    collect::collect_from(core, peer);
+    let cost = account::cost(donation.len() as u64);
+    let may_go = peer.is_clear();
+    match core.ops.given.offer(id, tag, donation, cost, may_go) {
+        Offer::Goes(donation) => {
+            let Some(donation) = donate::give_at_once(engine, id, tag, donation, true) else {
+                return Ok(None);
+            };
+            let (peer, core) = engine.peer_mut(id)?;
+            frames::queue_frame(&mut core.ops, peer, tag, donation);
+            pump(engine, id);
+            Ok(None)
         }
-        let cost = account::cost(op.memory.len());
-        if !self.ops.given.admits(peer.id, cost) {
-            self.collect_donations(peer);
-        }
-        if !self.ops.given.admits(peer.id, cost) {
-            return false;
-        }
-        self.ops.given.charge(peer.id, cost);
-        op.charge = cost;
-        true
-    }
-
-    /// Queues a frame, which counts as being out.
-    fn queue_frame(&mut self, peer: &mut Peer, tag: u64, donation: DonatedBuf) {
-        let cost = account::cost(donation.len() as u64);
-        self.ops.given.charge(peer.id, cost);
-        let send = donate::fresh(peer.id, tag, &donation);
-        let send = SendOp { charge: cost, is_frame: true, ..send };
-        debug_assert!(matches!(send.stage, SendStage::Fresh));
-        let op = Op::kept(Some(Keeps::DonatedBuf { donation }), OpKind::Send(send));
-        let key = self.ops.insert(op);
-        peer.queue_send(key);
-    }
-
-    /// Queues the next frame that may go to a peer for which nothing else is queued. Returns
-    /// whether there was one.
-    pub(crate) fn next_frame(&mut self, peer: &mut Peer) -> bool {
-        if !self.ops.given.has_waiting(peer.id) {
-            return false;
-        }
-        self.collect_donations(peer);
-        let cost = |donation: &DonatedBuf| account::cost(donation.len() as u64);
-        match self.ops.given.next(peer.id, cost, false) {
-            Some((tag, donation)) => {
-                self.queue_frame(peer, tag, donation);
-                true
+        Offer::Waits(replaced) => {
+            if replaced.is_some() {
+                peer.record.replaced.add(1);
             }
-            None => {
-                self.block(peer);
-                false
-            }
+            gauges::update_given_gauges(&core.ops, peer);
+            // The frame is looked at again in each turn.
+            core.block(peer);
+            engine.kick_if_needed();
+            Ok(replaced)
         }
     }
+}
 
-    /// Sends the frames that wait, however many are out, because this side closes in good order.
-    pub(crate) fn let_frames_go(&mut self, peer: &mut Peer) {
-        let cost = |donation: &DonatedBuf| account::cost(donation.len() as u64);
-        let mut any = false;
-        while let Some((tag, donation)) = self.ops.given.next(peer.id, cost, true) {
-            self.queue_frame(peer, tag, donation);
-            any = true;
-        }
-        if any {
-            // A frame that finds no room, or makes no sense to the peer, is lost with it.
-            let _ = self.pump(peer);
-        }
+fn pump(engine: &mut Engine, id: PeerId) {
+    if let Ok((peer, core)) = engine.peer_mut(id)
+        && let Err(violation) = outbound::pump(core, peer)
+    {
+        teardown::cut_off(engine, id, violation);
     }
-
-    /// Updates the gauges of the memory given to a peer.
-    #[inline]
-    pub(crate) fn update_given_gauges(&self, peer: &Peer) {
-        if peer.record.is_listed() {
-            peer.record.given_bytes.set(self.ops.given.out(peer.id));
-        }
-    }
+    engine.kick_if_needed();
 }

@@ -7,210 +7,46 @@
 //! ([`Contiguous`](crate::endpoint::contiguous::Contiguous)); other receives copy out of the
 //! mappings, part by part.
 
-use std::sync::Arc;
-
-use super::parts::{ExportedParts, List, Parts, Shelved};
 use crate::{
-    Path, PeerId, Receipt, Refusal, Result,
+    Path, PeerId, Receipt, Result,
     endpoint::DonatedBuf,
-    memory::scatter::{Part, Scatter},
-    status::Tally,
-    transport::shm::ring::Violation,
-    wire::{
-        descriptor::Piece,
-        list::{self, Listed, PART_BYTES, PARTS_MAX},
-        rendezvous::{By, Rts},
-    },
+    protocol::{handoff::admission, rendezvous::fin},
+    status::{Status, Tally},
+    wire::rendezvous::By,
     worker::{
-        Engine,
-        core::Core,
-        op::{Arrived, Done, Keeps, Lending, OpKey, SendOp},
-        peer::Peer,
+        engine::Engine,
+        op::{Keeps, OpKey, SendOp},
+        post,
     },
 };
 
-/// Largest number of parts whose locations are kept for one peer's unexpected messages: 384 KiB.
-const LISTED_MAX: usize = 16 * PARTS_MAX;
-
-/// The locations of an unexpected message's parts, to be kept, unless they are too many. Then the
-/// message comes by another path.
-pub(crate) fn kept(peer: &mut Peer, list: Option<List>) -> Option<List> {
-    let list = list.filter(|list| peer.listed + list.len() <= LISTED_MAX)?;
-    peer.listed += list.len();
-    Some(list)
+/// Posts a send of memory in several parts that the caller gives away.
+pub(crate) fn hand_off_parts(
+    engine: &mut Engine,
+    id: PeerId,
+    tag: u64,
+    donations: &[DonatedBuf],
+) -> Result<OpKey> {
+    let memory = DonatedBuf::gather(donations);
+    let receipt = Receipt::new(Path::Handoff, memory.len());
+    let send = SendOp { given: true, ..SendOp::new(id, tag, memory, receipt) };
+    let send = admission::charge_early(engine, send);
+    post::post(engine, send, Some(Keeps::DonatedBufs { donations: donations.to_vec() }))
 }
 
-/// Uncounts the parts of a message that a receive has matched, or that was taken back.
-pub(crate) fn taken(peer: &mut Peer, list: Option<&[Listed]>) {
-    peer.listed -= list.map_or(0, <[Listed]>::len);
+/// Counts a peer's message in parts that was brought into a row here, `copied` bytes of it by
+/// copying.
+pub(crate) fn count_contiguous(status: &Status, id: PeerId, path: Path, len: u64, copied: u64) {
+    status.record_of(id).count_received(path, len);
+    status.copied_user.add(copied);
 }
 
-impl Engine {
-    /// Posts a send of memory in several parts that the caller gives away.
-    pub(crate) fn hand_off_parts(
-        &mut self,
-        id: PeerId,
-        tag: u64,
-        donations: &[DonatedBuf],
-    ) -> Result<OpKey> {
-        let memory = DonatedBuf::gather(donations);
-        let receipt = Receipt::new(Path::Handoff, memory.len());
-        let send = SendOp { given: true, ..SendOp::new(id, tag, memory, receipt) };
-        let send = self.charge_early(send);
-        self.post(send, Some(Keeps::DonatedBufs { donations: donations.to_vec() }))
-    }
-
-    /// Counts a peer's message in parts that was brought into a row here, `copied` bytes of it by
-    /// copying.
-    pub(crate) fn count_contiguous(&mut self, id: PeerId, path: Path, len: u64, copied: u64) {
-        self.core.status.record_of(id).count_received(path, len);
-        self.core.status.copied_user.add(copied);
-    }
-
-    /// Tells the peer that parts of its memory are no longer in use, and how their message was
-    /// taken, or the `errno` that prevented it. Nothing is mapped for them any more.
-    pub(crate) fn give_parts_back(&mut self, id: PeerId, sid: u32, by: By, errno: u32) {
-        self.core.imported.settle();
-        if let Some(peer) = self.peers.get_mut(id).filter(|peer| !peer.is_leaving()) {
-            self.core.fin(peer, sid, errno, 0, by);
-            self.kick_if_needed();
-        }
-    }
-}
-
-impl Core {
-    /// Chooses the path of memory in several parts that is given away; an error says why it cannot
-    /// be given.
-    pub(crate) fn route_parts(&self, peer: &mut Peer, op: &SendOp) -> Result<Receipt, Refusal> {
-        let len = op.memory.len();
-        if op.memory.parts() > PARTS_MAX {
-            return Err(Refusal::TooLong);
-        }
-        // A shorter message is copied before its list is read.
-        if len < peer.times.learner.from(Path::Mapped) && peer.permissions.may(Path::Eager) {
-            return Err(Refusal::Slower);
-        }
-        let goes =
-            peer.exported_extents.may_offer() && self.shelve_parts(peer, &op.memory).is_some();
-        if goes { Ok(Receipt::new(Path::Handoff, len)) } else { Err(Refusal::NotMapped) }
-    }
-
-    /// Makes sure that the peer has all extents that memory lies in. Returns the locations in them,
-    /// as bytes of a list.
-    fn shelve_parts(&self, peer: &mut Peer, memory: &Scatter) -> Option<Vec<u8>> {
-        let mut bytes = Vec::with_capacity(memory.parts() * PART_BYTES);
-        for part in memory.each_part() {
-            let exported = self.export_part(peer, part)?;
-            list::add(Listed { exported, len: part.len() }, &mut bytes);
-        }
-        Some(bytes)
-    }
-
-    /// Writes the list of a message in several parts. Returns `Ok(None)` if the message cannot be
-    /// given in parts after all, `Err(None)` if there is no room just now.
-    pub(crate) fn write_list(
-        &mut self,
-        peer: &mut Peer,
-        memory: &Scatter,
-    ) -> Result<Option<Piece>, Option<Violation>> {
-        let Some(bytes) = self.shelve_parts(peer, memory) else { return Ok(None) };
-        let piece = self.lend(peer, bytes.len() as u32).map_err(Some)?.ok_or(None)?;
-        // A lane whose budget is spent has no more. The piece that was lent goes back when the next
-        // one is.
-        if (piece.len as usize) < bytes.len() {
-            return Ok(None);
-        }
-        peer.tx.write(piece, &bytes).map_err(Some)?;
-        Ok(Some(piece))
-    }
-
-    /// The list of a message that a peer announces, if it has one.
-    pub(crate) fn read_list(&self, peer: &mut Peer, rts: &Rts) -> Result<Option<List>, Violation> {
-        let Some(piece) = rts.list else { return Ok(None) };
-        let wrong = Violation("it announced parts that do not make up its message");
-        // The return of parts is not counted.
-        if !rts.given || rts.number != 0 {
-            return Err(wrong);
-        }
-        let bytes = peer.rx.read(piece, PARTS_MAX * PART_BYTES)?;
-        bytes.and_then(|bytes| list::read(&bytes, rts.len)).ok_or(wrong).map(Some)
-    }
-
-    /// The mappings of all parts of a message, of which `want` bytes are needed; `None` if one of
-    /// them is not mapped here, or is not present.
-    pub(crate) fn find_parts(
-        &mut self,
-        peer: &mut Peer,
-        list: &[Listed],
-        want: u64,
-    ) -> Result<Option<ExportedParts>, Violation> {
-        let (mut exported_parts, mut begin) = (Vec::<Shelved>::with_capacity(list.len()), 0);
-        for part in list {
-            let Listed { exported, len } = *part;
-            self.await_extent(peer, exported.extent)?;
-            let Some(mapping) = self.imported.get(peer.id, exported.extent) else {
-                return Ok(None);
-            };
-            if mapping.get(exported.offset, len).is_none() {
-                return Err(Violation("it announced a part outside its arena"));
-            }
-            if begin < want && !mapping.has_memory(exported.offset, len.min(want - begin)) {
-                return Ok(None);
-            }
-            let mapping = Arc::clone(mapping);
-            // The file is taken before anything else from the peer, which might put another file in
-            // its place.
-            let file = match exported_parts.last() {
-                Some(last) if Arc::ptr_eq(&last.mapping, &mapping) => last.file.clone(),
-                _ => self.imported.file(peer.id, exported.extent),
-            };
-            exported_parts.push(Shelved { begin, mapping, file, part: *part });
-            begin += len;
-        }
-        Ok(Some(ExportedParts(exported_parts)))
-    }
-
-    /// Ends a receive with a message in parts that stay where they are. Returns whether the receive
-    /// takes views, and all parts are mapped here.
-    pub(crate) fn lend_parts(
-        &mut self,
-        peer: &mut Peer,
-        key: OpKey,
-        (sid, rts): (u32, &Rts),
-        list: &[Listed],
-    ) -> Result<bool, Violation> {
-        if !self.ops.recv_mut(key).is_some_and(|op| op.as_view) {
-            return Ok(false);
-        }
-        let Some(exported_parts) = self.find_parts(peer, list, rts.len)? else {
-            return Ok(false);
-        };
-        let (tag, len) = (rts.tag, rts.len);
-        if self.ops.is_abandoned(key) {
-            self.status.record_of(peer.id).count_received(Path::Handoff, len);
-            drop(exported_parts);
-            self.fin(peer, sid, 0, 0, By::View);
-            self.finish(key, Err(crate::Error::Cancelled));
-            return Ok(true);
-        }
-        self.note_lent(key, sid, rts, Some(list));
-        let parts = Box::new(Parts { parts: exported_parts.lent(), sid, tie: peer.rx.tie() });
-        let (receipt, loan) = (Receipt::new(Path::Handoff, len), Some(Lending::Parts(parts)));
-        // The message is counted once it is known how it came.
-        let arrived = Arrived { peer: peer.id, tag, len, receipt, bytes: None, loan };
-        self.finish(key, Ok(Done::Arrived(arrived)));
-        Ok(true)
-    }
-
-    /// Notes that the receiver has no mapping of the memory that a message of ours lies in.
-    pub(crate) fn offer_failed(peer: &mut Peer, extent: u64, memory: &Scatter) {
-        match memory.part() {
-            Some(_) => peer.exported_extents.failed(extent),
-            // The receiver did not say which part.
-            None => {
-                let located = memory.each_part().filter_map(Part::locate);
-                peer.exported_extents.all_failed(located.map(|(extent, _)| extent.id()));
-            }
-        }
+/// Tells the peer that parts of its memory are no longer in use, and how their message was
+/// taken, or the `errno` that prevented it. Nothing is mapped for them any more.
+pub(crate) fn give_parts_back(engine: &mut Engine, id: PeerId, sid: u32, by: By, errno: u32) {
+    engine.core.imported.settle();
+    if let Some(peer) = engine.peers.get_mut(id).filter(|peer| !peer.is_leaving()) {
+        fin::fin(&mut engine.core, peer, sid, errno, 0, by);
+        engine.kick_if_needed();
     }
 }

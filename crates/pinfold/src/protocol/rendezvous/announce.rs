@@ -4,89 +4,98 @@
 use pinfold_sys::cpu::clock;
 
 use crate::{
-    Path,
+    Path, Result,
     failpoint::{self, Point},
-    memory::scatter::Part,
+    memory::scatter::{Part, Scatter},
+    protocol::handoff::offers,
     status::Tally,
-    transport::shm::ring::Violation,
+    transport::shm::{budget::Budget, ring::Violation},
     wire::{
         active::Verb,
-        descriptor::{Header, Kind},
+        descriptor::{Header, Kind, Piece},
         rendezvous::Rts,
     },
     worker::{
-        core::Core,
+        extent_exchange, gauges,
         op::{OpKey, SendOp, SendStage},
-        outbound::Step,
+        op_table::OpTable,
         peer::Peer,
+        routing::{self, Step},
     },
 };
 
-impl Core {
-    /// Announces a message; it stays in its memory until the receiver asks for it.
-    pub(crate) fn announce(
-        &mut self,
-        peer: &mut Peer,
-        key: OpKey,
-        op: &mut SendOp,
-    ) -> Result<Step, Violation> {
-        // An answer always has a place.
-        if peer.waiting >= peer.waiting_max && !op.verb.is_answer() {
-            return Ok(Step::Stuck);
-        }
-        // A message that lacks only credit may come by any path that the pair has.
-        let may_copy = [Path::Cma, Path::Mapped].iter().any(|path| peer.permissions.may(*path));
-        let short = matches!(op.receipt.path, Path::Inline | Path::Eager);
-        if short {
-            peer.record.credit_stalls.add(1);
-        }
-        // No other credit would be enough for a longer message.
-        let unasked = short && op.verb == Verb::Tagged && op.memory.len() <= peer.window / 2;
-        let insists = op.receipt.path == Path::Eager && (op.required.is_some() || !may_copy);
-        let stream = insists || short && op.timed;
-        let prefers_ring = !stream
-            && op.receipt.path == Path::Eager
-            && peer.times.prefers_ring(op.memory.len(), peer.window);
-        let exported = match (op.receipt.path, op.memory.part()) {
-            (Path::Mapped | Path::Handoff, Some(memory)) => self.export_part(peer, memory),
-            _ => None,
-        };
-        let given = op.receipt.path == Path::Handoff;
-        let list = match given && op.memory.parts() > 1 {
-            true => match self.write_list(peer, &op.memory) {
-                Ok(list) => list,
-                Err(None) => return Ok(Step::Stuck),
-                Err(Some(violation)) => return Err(violation),
-            },
-            false => None,
-        };
-        // Any of several extents will do to tell that there are some.
-        let first = || op.memory.each_part().next().and_then(Part::locate);
-        let listed = list.and_then(|_| first()).map(|(extent, _)| extent.id());
-        op.offered = exported.map(|exported| exported.extent).or(listed);
-        let (tag, len, place) = (op.tag, op.memory.len(), op.memory.place());
-        let rts = Rts {
-            tag,
-            len,
-            place,
-            stream,
-            prefers_ring,
-            unasked,
-            given,
-            exported,
-            list,
-            number: 0,
-        };
-        failpoint::hit(Point::BeforeAnnounce);
-        peer.tx.push(Header::new(Kind::Rts, op.verb as u8, op.sid(key)), &rts.body());
-        failpoint::hit(Point::AfterAnnounce);
-        op.started = clock::ticks();
-        if !given {
-            self.note_wait(peer, key, op.started);
-        }
-        peer.waiting += 1;
-        peer.two_way.announce(op.started);
-        op.stage = SendStage::Waiting { cancelled: false };
-        Ok(Step::Announced)
+/// Announces a message; it stays in its memory until the receiver asks for it.
+pub(crate) fn announce(
+    ops: &mut OpTable,
+    lane_budget: &mut Budget,
+    peer: &mut Peer,
+    key: OpKey,
+    op: &mut SendOp,
+) -> Result<Step, Violation> {
+    // An answer always has a place.
+    if peer.waiting >= peer.waiting_max && !op.verb.is_answer() {
+        return Ok(Step::Stuck);
     }
+    // A message that lacks only credit may come by any path that the pair has.
+    let may_copy = [Path::Cma, Path::Mapped].iter().any(|path| peer.permissions.may(*path));
+    let short = matches!(op.receipt.path, Path::Inline | Path::Eager);
+    if short {
+        peer.record.credit_stalls.add(1);
+    }
+    // No other credit would be enough for a longer message.
+    let unasked = short && op.verb == Verb::Tagged && op.memory.len() <= peer.window / 2;
+    let insists = op.receipt.path == Path::Eager && (op.required.is_some() || !may_copy);
+    let stream = insists || short && op.timed;
+    let prefers_ring = !stream
+        && op.receipt.path == Path::Eager
+        && peer.times.prefers_ring(op.memory.len(), peer.window);
+    let exported = match (op.receipt.path, op.memory.part()) {
+        (Path::Mapped | Path::Handoff, Some(memory)) => extent_exchange::export_part(peer, memory),
+        _ => None,
+    };
+    let given = op.receipt.path == Path::Handoff;
+    let list = match given && op.memory.parts() > 1 {
+        true => match write_list(lane_budget, peer, &op.memory) {
+            Ok(list) => list,
+            Err(None) => return Ok(Step::Stuck),
+            Err(Some(violation)) => return Err(violation),
+        },
+        false => None,
+    };
+    // Any of several extents will do to tell that there are some.
+    let first = || op.memory.each_part().next().and_then(Part::locate);
+    let listed = list.and_then(|_| first()).map(|(extent, _)| extent.id());
+    op.offered = exported.map(|exported| exported.extent).or(listed);
+    let (tag, len, place) = (op.tag, op.memory.len(), op.memory.place());
+    let rts =
+        Rts { tag, len, place, stream, prefers_ring, unasked, given, exported, list, number: 0 };
+    failpoint::hit(Point::BeforeAnnounce);
+    peer.tx.push(Header::new(Kind::Rts, op.verb as u8, op.sid(key)), &rts.body());
+    failpoint::hit(Point::AfterAnnounce);
+    op.started = clock::ticks();
+    if !given {
+        gauges::note_wait(ops, peer, key, op.started);
+    }
+    peer.waiting += 1;
+    peer.two_way.announce(op.started);
+    op.stage = SendStage::Waiting { cancelled: false };
+    Ok(Step::Announced)
+}
+
+/// Writes the list of a message in several parts. Returns `Ok(None)` if the message cannot be
+/// given in parts after all, `Err(None)` if there is no room just now.
+pub(crate) fn write_list(
+    lane_budget: &mut Budget,
+    peer: &mut Peer,
+    memory: &Scatter,
+) -> Result<Option<Piece>, Option<Violation>> {
+    let Some(bytes) = offers::shelve_parts(peer, memory) else { return Ok(None) };
+    let piece = routing::lend(lane_budget, peer, bytes.len() as u32).map_err(Some)?.ok_or(None)?;
+    // A lane whose budget is spent has no more. The piece that was lent goes back when the next
+    // one is.
+    if (piece.len as usize) < bytes.len() {
+        return Ok(None);
+    }
+    peer.tx.write(piece, &bytes).map_err(Some)?;
+    Ok(Some(piece))
 }

@@ -11,12 +11,14 @@ use std::sync::Arc;
 use pinfold_sys::mem::presence::Touch;
 use rustix::io::Errno;
 
-use super::select::errno_of;
 use crate::{
     Path,
     failpoint::{self, Point},
-    memory::scatter::Scatter,
-    protocol::rma::cma::{Way, is_denial},
+    memory::{imported_extents::ImportedExtents, scatter::Scatter},
+    protocol::{
+        rendezvous::transfer,
+        rma::cma::{Way, is_denial},
+    },
     transport::shm::{
         claim::{self, End},
         ring::Violation,
@@ -26,8 +28,10 @@ use crate::{
         rendezvous::{By, Exported, Put, Wrote},
     },
     worker::{
+        answers,
         core::Core,
-        op::{Copied, OpKey, Putting, SendStage, There},
+        extent_exchange,
+        op::{Copied, OpKey, Putting, SendStage, There, Wakes},
         peer::Peer,
     },
 };
@@ -40,138 +44,137 @@ enum Stop {
     Short,
 }
 
-impl Core {
-    /// Begins to copy one of our messages, as its receiver asks, alone or beside it.
-    pub(crate) fn begin_put(
-        &mut self,
-        peer: &mut Peer,
-        key: OpKey,
-        push: Put,
-    ) -> Result<(), Violation> {
-        let Put { want, place, exported, claim, generation, chunk_shift } = push;
-        let Some(op) = self.ops.send_mut(key) else { return Ok(()) };
-        let sid = op.sid(key);
-        if claim >= crate::wire::layout::CLAIMS
-            || !(12..=30).contains(&chunk_shift)
-            || want > op.memory.len()
-        {
-            return Err(Violation("it asked for a copy that makes no sense"));
-        }
-        // A sender that requires the kernel's path gets it.
-        let exported = exported.filter(|_| op.required.is_none_or(|path| path == Path::Mapped));
-        let mapped = match exported {
-            Some(exported) => self.find_room(peer, exported, want)?,
-            None => None,
-        };
-        let writes = peer.cma_access.reaches(place);
-        let to = mapped.or_else(|| {
-            let remote = writes.then(|| peer.cma_access.find(place, want, Touch::Write))?;
-            // The list of its parts cannot be read here, or not all of its memory is present. A
-            // receiver that can read goes on alone.
-            remote
-                .inspect_err(|error| tracing::debug!(%error, "a peer's memory"))
-                .ok()
-                .map(There::Remote)
-        });
-        let Some(op) = self.ops.send_mut(key) else { return Ok(()) };
-        let Some(to) = to else {
-            op.stage = SendStage::PutDone(Copied::default());
-            let by = if exported.is_some() { By::NoMapping } else { By::Kernel };
-            let wrote = Wrote { errno: 0, chunks: 0, by, short: true };
-            self.answer(peer, Kind::Wrote, sid, &wrote.body());
-            return Ok(());
-        };
-        op.stage = SendStage::Putting(Box::new(Putting {
-            want,
-            place,
-            to,
-            offered: exported.is_some(),
-            claim,
-            generation,
-            chunk_shift,
-            done: 0,
-            copied: Copied::default(),
-        }));
-        self.puts.push_back(key);
-        Ok(())
+/// Begins to copy one of our messages, as its receiver asks, alone or beside it.
+pub(crate) fn begin_put(
+    core: &mut Core,
+    peer: &mut Peer,
+    key: OpKey,
+    push: Put,
+) -> Result<(), Violation> {
+    let Put { want, place, exported, claim, generation, chunk_shift } = push;
+    let Some(op) = core.ops.send_mut(key) else { return Ok(()) };
+    let sid = op.sid(key);
+    if claim >= crate::wire::layout::CLAIMS
+        || !(12..=30).contains(&chunk_shift)
+        || want > op.memory.len()
+    {
+        return Err(Violation("it asked for a copy that makes no sense"));
     }
+    // A sender that requires the kernel's path gets it.
+    let exported = exported.filter(|_| op.required.is_none_or(|path| path == Path::Mapped));
+    let mapped = match exported {
+        Some(exported) => find_room(&mut core.wakes, &mut core.imported, peer, exported, want)?,
+        None => None,
+    };
+    let writes = peer.cma_access.reaches(place);
+    let to = mapped.or_else(|| {
+        let remote = writes.then(|| peer.cma_access.find(place, want, Touch::Write))?;
+        // The list of its parts cannot be read here, or not all of its memory is present. A
+        // receiver that can read goes on alone.
+        remote
+            .inspect_err(|error| tracing::debug!(%error, "a peer's memory"))
+            .ok()
+            .map(There::Remote)
+    });
+    let Some(op) = core.ops.send_mut(key) else { return Ok(()) };
+    let Some(to) = to else {
+        op.stage = SendStage::PutDone(Copied::default());
+        let by = if exported.is_some() { By::NoMapping } else { By::Kernel };
+        let wrote = Wrote { errno: 0, chunks: 0, by, short: true };
+        answers::answer(core, peer, Kind::Wrote, sid, &wrote.body());
+        return Ok(());
+    };
+    op.stage = SendStage::Putting(Box::new(Putting {
+        want,
+        place,
+        to,
+        offered: exported.is_some(),
+        claim,
+        generation,
+        chunk_shift,
+        done: 0,
+        copied: Copied::default(),
+    }));
+    core.puts.push_back(key);
+    Ok(())
+}
 
-    /// The receiver's memory as it is mapped here, if all of it is present.
-    fn find_room(
-        &mut self,
-        peer: &mut Peer,
-        exported: Exported,
-        want: u64,
-    ) -> Result<Option<There>, Violation> {
-        let Exported { extent, offset } = exported;
-        self.await_extent(peer, extent)?;
-        let Some(mapping) = self.imported.get(peer.id, extent) else { return Ok(None) };
-        if mapping.get_mut(offset, want).is_none() {
-            return Err(Violation("it wants a message where its arena cannot be written"));
-        }
-        if !mapping.has_memory(offset, want) {
-            return Ok(None);
-        }
-        Ok(Some(There::Mapped { mapping: Arc::clone(mapping), offset }))
+/// The receiver's memory as it is mapped here, if all of it is present.
+fn find_room(
+    wakes: &mut Wakes,
+    imported: &mut ImportedExtents,
+    peer: &mut Peer,
+    exported: Exported,
+    want: u64,
+) -> Result<Option<There>, Violation> {
+    let Exported { extent, offset } = exported;
+    extent_exchange::await_extent(wakes, imported, peer, extent)?;
+    let Some(mapping) = imported.get(peer.id, extent) else { return Ok(None) };
+    if mapping.get_mut(offset, want).is_none() {
+        return Err(Violation("it wants a message where its arena cannot be written"));
     }
+    if !mapping.has_memory(offset, want) {
+        return Ok(None);
+    }
+    Ok(Some(There::Mapped { mapping: Arc::clone(mapping), offset }))
+}
 
-    /// Writes the next chunk of a push. Returns whether it did anything.
-    pub(crate) fn put_step(&mut self, peer: &mut Peer, key: OpKey) -> bool {
-        let Some(op) = self.ops.send_mut(key) else { return false };
-        let SendStage::Putting(putting) = &mut op.stage else { return false };
-        let chunks = putting.want.div_ceil(1 << putting.chunk_shift);
-        let word = peer.tx.claim_word(putting.claim);
-        let taken = claim::take(word, putting.generation, chunks, End::Back);
-        let mut stopped = None;
-        if let Some(chunk) = taken
-            && let Some(index) = chunks.checked_sub(chunk + 1)
-        {
-            let at = index << putting.chunk_shift;
-            let len = (putting.want - at).min(1 << putting.chunk_shift);
-            // The kernel knows the receiver by a process id, which another process gets one day;
-            // and a receiver that closed wants its memory back.
-            let done = if !peer.cma_access.is_alive() || peer.rx.is_closed() {
-                Err(Stop::Errno(Errno::SRCH.raw_os_error().unsigned_abs()))
-            } else {
-                putting.write(&op.memory, peer, at, len)
-            };
-            failpoint::hit(Point::ChunkWritten);
-            putting.copied.by = putting.copied.by.and(self.copies.take_largest());
-            // The chunk was claimed, whatever became of it; but one that could not be written
-            // counts for nothing.
-            putting.done += u32::from(!matches!(done, Err(Stop::Short)));
-            match done {
-                Ok(()) => {
-                    let (word, by) = (peer.tx.report_word(putting.claim), putting.by());
-                    claim::report(word, putting.generation, putting.done, by);
-                    // Its receiver may be asleep by now, if nothing is left for it.
-                    let word = peer.tx.claim_word(putting.claim);
-                    if !claim::is_exhausted(word, putting.generation, chunks) {
-                        return true;
-                    }
+/// Writes the next chunk of a push. Returns whether it did anything.
+pub(crate) fn put_step(core: &mut Core, peer: &mut Peer, key: OpKey) -> bool {
+    let Some(op) = core.ops.send_mut(key) else { return false };
+    let SendStage::Putting(putting) = &mut op.stage else { return false };
+    let chunks = putting.want.div_ceil(1 << putting.chunk_shift);
+    let word = peer.tx.claim_word(putting.claim);
+    let taken = claim::take(word, putting.generation, chunks, End::Back);
+    let mut stopped = None;
+    if let Some(chunk) = taken
+        && let Some(index) = chunks.checked_sub(chunk + 1)
+    {
+        let at = index << putting.chunk_shift;
+        let len = (putting.want - at).min(1 << putting.chunk_shift);
+        // The kernel knows the receiver by a process id, which another process gets one day;
+        // and a receiver that closed wants its memory back.
+        let done = if !peer.cma_access.is_alive() || peer.rx.is_closed() {
+            Err(Stop::Errno(Errno::SRCH.raw_os_error().unsigned_abs()))
+        } else {
+            putting.write(&op.memory, peer, at, len)
+        };
+        failpoint::hit(Point::ChunkWritten);
+        putting.copied.by = putting.copied.by.and(core.copies.take_largest());
+        // The chunk was claimed, whatever became of it; but one that could not be written
+        // counts for nothing.
+        putting.done += u32::from(!matches!(done, Err(Stop::Short)));
+        match done {
+            Ok(()) => {
+                let (word, by) = (peer.tx.report_word(putting.claim), putting.by());
+                claim::report(word, putting.generation, putting.done, by);
+                // Its receiver may be asleep by now, if nothing is left for it.
+                let word = peer.tx.claim_word(putting.claim);
+                if !claim::is_exhausted(word, putting.generation, chunks) {
+                    return true;
                 }
-                Err(stop) => stopped = Some(stop),
             }
+            Err(stop) => stopped = Some(stop),
         }
-        let (errno, short) = match stopped {
-            None => (0, false),
-            Some(Stop::Errno(errno)) => (errno, false),
-            Some(Stop::Short) => (0, true),
-        };
-        let by = putting.by();
-        let wrote = Wrote { errno, chunks: putting.done, by, short };
-        let (copied, sid) = (putting.copied, op.sid(key));
-        op.errno = errno;
-        if is_denial(errno) && peer.cma_access.is_alive() {
-            peer.withdraw(Way::WeWrite, errno);
-        }
-        op.stage = SendStage::PutDone(copied);
-        failpoint::hit(Point::BeforeWrote);
-        // A receiver that claimed everything itself may have finished already and ignores this.
-        self.answer(peer, Kind::Wrote, sid, &wrote.body());
-        failpoint::hit(Point::AfterWrote);
-        true
     }
+    let (errno, short) = match stopped {
+        None => (0, false),
+        Some(Stop::Errno(errno)) => (errno, false),
+        Some(Stop::Short) => (0, true),
+    };
+    let by = putting.by();
+    let wrote = Wrote { errno, chunks: putting.done, by, short };
+    let (copied, sid) = (putting.copied, op.sid(key));
+    op.errno = errno;
+    if is_denial(errno) && peer.cma_access.is_alive() {
+        peer.withdraw(Way::WeWrite, errno);
+    }
+    op.stage = SendStage::PutDone(copied);
+    failpoint::hit(Point::BeforeWrote);
+    // A receiver that claimed everything itself may have finished already and ignores this.
+    answers::answer(core, peer, Kind::Wrote, sid, &wrote.body());
+    failpoint::hit(Point::AfterWrote);
+    true
 }
 
 impl Putting {
@@ -211,7 +214,7 @@ impl Putting {
                 Err(error) => {
                     self.copied.kernel += done;
                     peer.note_withdrawn();
-                    return Err(Stop::Errno(errno_of(&error)));
+                    return Err(Stop::Errno(transfer::errno_of(&error)));
                 }
             }
         }

@@ -12,278 +12,143 @@ use rustix::io::Errno;
 
 use crate::{
     Path, Receipt, Refusal,
-    failpoint::{self, Point},
-    memory::{
-        arena::ArenaRef,
-        imported_extents::Loan,
-        scatter::{Part, Scatter},
-        store::Landing,
-    },
+    memory::imported_extents::ImportedExtents,
     policy::route::MISSING,
-    protocol::rma::cma::Way,
+    protocol::{
+        handoff::lists,
+        rendezvous::{fin, get, request},
+        rma::cma::Way,
+    },
     transport::shm::ring::Violation,
     wire::{
-        descriptor::Kind,
         list::Listed,
-        rendezvous::{By, Cts, Exported, Fin, Rts},
+        rendezvous::{By, Exported, Rts},
     },
     worker::{
-        abandoned::no_memory,
         core::Core,
-        inbound_stream::{Came, Inbound, Sink},
-        op::{Arrived, Bytes, Lending, OpKey, RecvStage, There},
+        deliver, extent_exchange,
+        inbound_stream::Came,
+        op::{Arrived, Lending, OpKey, RecvStage, There, Wakes},
         peer::Peer,
+        posted, room, streams,
     },
 };
 
-/// Length in bytes from which the receiver of a message says whether it goes to memory that peers
-/// may write.
-pub(crate) const SAID_FROM: u64 = super::get::SHARED_FROM;
-
-pub(crate) fn errno_of(error: &std::io::Error) -> u32 {
-    error.raw_os_error().unwrap_or(rustix::io::Errno::IO.raw_os_error()).unsigned_abs()
+/// Chooses the way of message `sid` of the peer, which a receive matched and which is still in
+/// the peer's memory: in the parts of `list`, if it has one.
+pub(crate) fn select(
+    core: &mut Core,
+    peer: &mut Peer,
+    key: OpKey,
+    (sid, rts): (u32, Rts),
+    list: Option<&[Listed]>,
+) -> Result<(), Violation> {
+    let Rts { tag, len, .. } = rts;
+    // Any error found from now on ends the receive together with its peer.
+    room::op_stage(&mut core.ops, key, RecvStage::Streaming { peer: peer.id });
+    let lent = match list {
+        Some(list) => lists::lend_parts(core, peer, key, (sid, &rts), list)?,
+        None => rts.given && lend_view(core, peer, key, sid, &rts)?,
+    };
+    if lent {
+        return Ok(());
+    }
+    if rts.number != 0 {
+        peer.returns.copies(sid, rts.number);
+    }
+    room::make_room(core, key, len);
+    let Some(op) = core.ops.recv_mut(key) else {
+        // There is no memory for it: the sender is told, the receiver knows.
+        let errno = rustix::io::Errno::NOMEM.raw_os_error().unsigned_abs();
+        fin::fin(core, peer, sid, errno, 0, By::Kernel);
+        return Ok(());
+    };
+    let (want, offered) = (len.min(op.memory.len()), rts.is_offered());
+    let to = op.memory.place();
+    let mapped = match list {
+        Some(list) => lists::find_parts(&mut core.wakes, &mut core.imported, peer, list, want)?
+            .map(There::ExportedParts),
+        None => find_exported(&mut core.wakes, &mut core.imported, peer, &rts, want)?,
+    };
+    let room = room::note_room(&mut core.ops, peer, key, len);
+    if mapped.is_none()
+        && room.is_none()
+        && want > 0
+        && request::begin_request(core, peer, key, (sid, &rts), want)?
+    {
+        return Ok(());
+    }
+    let is_reachable = mapped.is_some()
+        || peer.cma_access.may(Way::WeRead).is_ok()
+        || peer.cma_access.may(Way::PeerWrites).is_ok()
+        || room.is_some();
+    if !rts.stream
+        && is_reachable
+        && let Some(get) = get::begin_get(core, peer, key, (sid, &rts), want, mapped, (to, room))
+    {
+        room::op_stage(&mut core.ops, key, RecvStage::Getting(Box::new(get)));
+        core.gets.push_back(key);
+        return get::get_step(core, peer, key).map(|_| ());
+    }
+    if want == 0 {
+        fin::fin(core, peer, sid, 0, 0, By::Kernel);
+        streams::complete(core, key, peer, (tag, len), Came::default(), offered, 0);
+        return Ok(());
+    }
+    // The sender chose the kernel, and may not have heard yet that the receiver cannot read.
+    let chose = !rts.stream && !rts.given && !offered;
+    let errno = peer.cma_access.may(Way::WeRead).err().filter(|_| chose).map_or(0, said);
+    streams::begin_stream(core, peer, key, sid, (tag, len), want, offered, errno)
 }
 
-impl Core {
-    /// Makes memory for a message of `len` bytes, if its receive brought none.
-    pub(crate) fn make_room(&mut self, key: OpKey, len: u64) {
-        let Some(op) = self.ops.recv_mut(key) else { return };
-        if !op.as_message {
-            return;
-        }
-        match Landing::new(len, self.moves) {
-            Some((own, memory)) => {
-                op.own = Some(own);
-                op.memory = memory;
-            }
-            None => self.finish(key, Err(no_memory(len))),
-        }
+/// Ends a receive with a message that stays in its sender's memory. Returns whether the receive
+/// takes views, and the message is mapped here.
+fn lend_view(
+    core: &mut Core,
+    peer: &mut Peer,
+    key: OpKey,
+    sid: u32,
+    rts: &Rts,
+) -> Result<bool, Violation> {
+    if !core.ops.recv_mut(key).is_some_and(|op| op.as_view) {
+        return Ok(false);
     }
+    let Some(exported) = rts.exported else { return Ok(false) };
+    extent_exchange::await_extent(&mut core.wakes, &mut core.imported, peer, exported.extent)?;
+    // A message outside of the extent is left to the ordinary path to judge.
+    let Some(mut loan) = core.imported.lend(peer.id, exported, rts.len, sid) else {
+        return Ok(false);
+    };
+    loan.number = rts.number;
+    if core.ops.is_abandoned(key) {
+        fin::end_loan(core, peer, &loan);
+    }
+    posted::note_lent(&mut core.ops, key, sid, rts, None);
+    let receipt = Receipt::new(Path::Handoff, rts.len);
+    let (tag, len, loan) = (rts.tag, rts.len, Some(Lending::One(Box::new(loan))));
+    deliver::arrive(core, key, Arrived { peer: peer.id, tag, len, receipt, bytes: None, loan });
+    Ok(true)
+}
 
-    /// The first `written` bytes of the memory made for a receive, if any was made.
-    #[allow(unsafe_code)]
-    pub(crate) fn own_bytes(&mut self, key: OpKey, written: u64) -> Option<Box<Bytes>> {
-        let op = self.ops.recv_mut(key)?;
-        let own = op.own.take()?;
-        op.memory = Scatter::empty();
-        // SAFETY: streams and pulls report only bytes that they have written, from the start on.
-        Some(Box::new(unsafe { own.into_bytes(written) }))
+/// The message as it is mapped here, if its sender has put it where it can be mapped, and the
+/// first `want` bytes are present.
+fn find_exported(
+    wakes: &mut Wakes,
+    imported: &mut ImportedExtents,
+    peer: &mut Peer,
+    rts: &Rts,
+    want: u64,
+) -> Result<Option<There>, Violation> {
+    let Some(Exported { extent, offset }) = rts.exported else { return Ok(None) };
+    extent_exchange::await_extent(wakes, imported, peer, extent)?;
+    let Some(mapping) = imported.get(peer.id, extent) else { return Ok(None) };
+    if mapping.get(offset, rts.len).is_none() {
+        return Err(Violation("it announced a message outside its arena"));
     }
-
-    /// Chooses the way of message `sid` of the peer, which a receive matched and which is still in
-    /// the peer's memory: in the parts of `list`, if it has one.
-    pub(crate) fn select(
-        &mut self,
-        peer: &mut Peer,
-        key: OpKey,
-        (sid, rts): (u32, Rts),
-        list: Option<&[Listed]>,
-    ) -> Result<(), Violation> {
-        let Rts { tag, len, .. } = rts;
-        // Any error found from now on ends the receive together with its peer.
-        op_stage(self, key, RecvStage::Streaming { peer: peer.id });
-        let lent = match list {
-            Some(list) => self.lend_parts(peer, key, (sid, &rts), list)?,
-            None => rts.given && self.lend_view(peer, key, sid, &rts)?,
-        };
-        if lent {
-            return Ok(());
-        }
-        if rts.number != 0 {
-            peer.returns.copies(sid, rts.number);
-        }
-        self.make_room(key, len);
-        let Some(op) = self.ops.recv_mut(key) else {
-            // There is no memory for it: the sender is told, the receiver knows.
-            let errno = rustix::io::Errno::NOMEM.raw_os_error().unsigned_abs();
-            self.fin(peer, sid, errno, 0, By::Kernel);
-            return Ok(());
-        };
-        let (want, offered) = (len.min(op.memory.len()), rts.is_offered());
-        let to = op.memory.place();
-        let mapped = match list {
-            Some(list) => self.find_parts(peer, list, want)?.map(There::ExportedParts),
-            None => self.find_exported(peer, &rts, want)?,
-        };
-        let room = self.note_room(peer, key, len);
-        if mapped.is_none()
-            && room.is_none()
-            && want > 0
-            && self.begin_request(peer, key, (sid, &rts), want)?
-        {
-            return Ok(());
-        }
-        let is_reachable = mapped.is_some()
-            || peer.cma_access.may(Way::WeRead).is_ok()
-            || peer.cma_access.may(Way::PeerWrites).is_ok()
-            || room.is_some();
-        if !rts.stream
-            && is_reachable
-            && let Some(get) = self.begin_get(peer, key, (sid, &rts), want, mapped, (to, room))
-        {
-            op_stage(self, key, RecvStage::Getting(Box::new(get)));
-            self.gets.push_back(key);
-            return self.get_step(peer, key).map(|_| ());
-        }
-        if want == 0 {
-            self.fin(peer, sid, 0, 0, By::Kernel);
-            self.complete(key, peer, (tag, len), Came::default(), offered, 0);
-            return Ok(());
-        }
-        // The sender chose the kernel, and may not have heard yet that the receiver cannot read.
-        let chose = !rts.stream && !rts.given && !offered;
-        let errno = peer.cma_access.may(Way::WeRead).err().filter(|_| chose).map_or(0, said);
-        self.begin_stream(peer, key, sid, (tag, len), want, offered, errno)
+    if !mapping.has_memory(offset, want) {
+        return Ok(None);
     }
-
-    /// Has the sender of an announced message send it through the ring; `errno` is the kernel's
-    /// answer to the earlier attempt to copy it.
-    #[expect(clippy::too_many_arguments, reason = "what is known of one message")]
-    pub(crate) fn begin_stream(
-        &mut self,
-        peer: &mut Peer,
-        key: OpKey,
-        sid: u32,
-        (tag, len): (u64, u64),
-        want: u64,
-        offered: bool,
-        errno: u32,
-    ) -> Result<(), Violation> {
-        if peer.inbound_at(sid).is_some() {
-            return Err(Violation("it began a stream twice"));
-        }
-        op_stage(self, key, RecvStage::Streaming { peer: peer.id });
-        let new = Inbound::new(sid, tag, len, Sink::Op(key));
-        self.ask_for(peer, Inbound { end: want, offered, errno, ..new }, false);
-        Ok(())
-    }
-
-    /// Asks for an announced message in pieces, which are `stored` until there is a receive for it,
-    /// or go to one.
-    pub(crate) fn ask_for(&mut self, peer: &mut Peer, stream: Inbound, stored: bool) {
-        let Inbound { sid, end: want, errno, request, .. } = stream;
-        match want {
-            0 => self.all_came(peer, stream),
-            _ => peer.inbound.push(stream),
-        }
-        let answer = Cts::Stream { want, credit: peer.granted, errno, stored, request };
-        failpoint::hit(Point::BeforeStreamAck);
-        self.answer(peer, Kind::Cts, sid, &answer.body());
-        failpoint::hit(Point::AfterStreamAck);
-    }
-
-    /// Ends a receive with a message that stays in its sender's memory. Returns whether the receive
-    /// takes views, and the message is mapped here.
-    fn lend_view(
-        &mut self,
-        peer: &mut Peer,
-        key: OpKey,
-        sid: u32,
-        rts: &Rts,
-    ) -> Result<bool, Violation> {
-        if !self.ops.recv_mut(key).is_some_and(|op| op.as_view) {
-            return Ok(false);
-        }
-        let Some(exported) = rts.exported else { return Ok(false) };
-        self.await_extent(peer, exported.extent)?;
-        // A message outside of the extent is left to the ordinary path to judge.
-        let Some(mut loan) = self.imported.lend(peer.id, exported, rts.len, sid) else {
-            return Ok(false);
-        };
-        loan.number = rts.number;
-        if self.ops.is_abandoned(key) {
-            self.end_loan(peer, &loan);
-        }
-        self.note_lent(key, sid, rts, None);
-        let receipt = Receipt::new(Path::Handoff, rts.len);
-        let (tag, len, loan) = (rts.tag, rts.len, Some(Lending::One(Box::new(loan))));
-        self.arrive(key, Arrived { peer: peer.id, tag, len, receipt, bytes: None, loan });
-        Ok(true)
-    }
-
-    /// Tells the peer that its memory is no longer in use.
-    #[inline]
-    pub(crate) fn end_loan(&mut self, peer: &mut Peer, loan: &Loan) {
-        self.imported.give_back(loan);
-        if loan.number != 0 && peer.returns.end(loan.number) {
-            self.say_returned(peer);
-        } else {
-            self.fin(peer, loan.sid, 0, 0, By::View);
-        }
-    }
-
-    /// Place of a receive's memory in an arena that the peer may write, if it lies in one. The peer
-    /// is told whether it does, if the message is long: a message that would go through the ring
-    /// otherwise is then announced.
-    pub(crate) fn note_room(
-        &mut self,
-        peer: &Peer,
-        key: OpKey,
-        len: u64,
-    ) -> Option<(ArenaRef, u64)> {
-        if !peer.permissions.may(Path::Mapped) {
-            return None;
-        }
-        let memory = self.ops.memory_of(key)?.part();
-        let place = memory.and_then(Part::locate);
-        let room = place.filter(|(extent, _)| extent.peers_may_write());
-        if len >= SAID_FROM {
-            peer.rx.say_open_memory(room.is_some());
-        }
-        room
-    }
-
-    /// As [`Core::note_room`], for a receive that was only just posted.
-    pub(crate) fn note_open_memory(&mut self, peer: &Peer, key: OpKey) {
-        let memory = self.ops.memory_of(key).map_or(0, Scatter::len);
-        if memory >= SAID_FROM && self.note_room(peer, key, 0).is_some() {
-            peer.rx.say_open_memory(true);
-        }
-    }
-
-    /// The message as it is mapped here, if its sender has put it where it can be mapped, and the
-    /// first `want` bytes are present.
-    fn find_exported(
-        &mut self,
-        peer: &mut Peer,
-        rts: &Rts,
-        want: u64,
-    ) -> Result<Option<There>, Violation> {
-        let Some(Exported { extent, offset }) = rts.exported else { return Ok(None) };
-        self.await_extent(peer, extent)?;
-        let Some(mapping) = self.imported.get(peer.id, extent) else { return Ok(None) };
-        if mapping.get(offset, rts.len).is_none() {
-            return Err(Violation("it announced a message outside its arena"));
-        }
-        if !mapping.has_memory(offset, want) {
-            return Ok(None);
-        }
-        Ok(Some(There::Mapped { mapping: Arc::clone(mapping), offset }))
-    }
-
-    pub(crate) fn fin(&mut self, peer: &mut Peer, sid: u32, errno: u32, took_ns: u64, by: By) {
-        failpoint::hit(Point::BeforeFin);
-        let fin = Fin { errno, took_ns, cancelled: false, by };
-        self.answer(peer, Kind::Fin, sid, &fin.body());
-        failpoint::hit(Point::AfterFin);
-        self.copied(peer, sid);
-    }
-
-    /// Notes that a message of the peer has been copied, and that its end was reported.
-    #[inline]
-    pub(crate) fn copied(&mut self, peer: &mut Peer, sid: u32) {
-        if peer.returns.ended(sid) {
-            self.say_returned(peer);
-        }
-    }
-
-    /// Tells the peer how many of its numbered donated buffers are back.
-    #[inline]
-    fn say_returned(&mut self, peer: &mut Peer) {
-        if peer.rx.say_returned(peer.returns.count()) {
-            self.ring_now(peer);
-        }
-    }
+    Ok(Some(There::Mapped { mapping: Arc::clone(mapping), offset }))
 }
 
 /// The `errno` that tells a sender why its memory is not read here.
@@ -295,10 +160,4 @@ fn said(why: Refusal) -> u32 {
         _ => 0,
     };
     errno.unsigned_abs()
-}
-
-pub(crate) fn op_stage(core: &mut Core, key: OpKey, stage: RecvStage) {
-    if let Some(op) = core.ops.recv_mut(key) {
-        op.stage = stage;
-    }
 }

@@ -7,8 +7,11 @@ use crate::{
     copy::Largest,
     memory::{arena::Mapping, cma_memory::Remote},
     protocol::handoff::parts::ExportedParts,
-    wire::rendezvous::{Place, Wrote},
+    wire::rendezvous::{Place, Request, Rts, Wrote},
 };
+
+/// Messages at least this long are copied by both sides.
+pub(crate) const SHARED_FROM: u64 = 64 << 10;
 
 /// The sender's part: a copy into the receiver's memory.
 pub(crate) struct Putting {
@@ -110,4 +113,32 @@ pub(crate) struct SharedGet {
     pub wrote: Option<Wrote>,
     /// The extent that the sender was told it can write the message to.
     pub offered: Option<u64>,
+}
+
+/// A message for which its sender was asked, and that may be taken over.
+pub(crate) struct Requested {
+    pub peer: PeerId,
+    pub sid: u32,
+    pub rts: Rts,
+    pub want: u64,
+    pub request: Request,
+    /// When it was asked for, ticks.
+    pub started: u64,
+    /// The [pieces](Peer::pieces) that had come from the peer at the last look that found some,
+    /// and the time of that look, ticks.
+    pub(super) pieces: u64,
+    pub(super) looked: u64,
+    /// True if the rest was taken over, as soon as the pieces that were claimed have come.
+    pub(super) is_over: bool,
+}
+
+impl Requested {
+    /// Returns whether its receiver has to look after it.
+    pub(crate) fn is_watched(&self) -> bool {
+        !self.is_over
+    }
+}
+
+pub(crate) fn errno_of(error: &std::io::Error) -> u32 {
+    error.raw_os_error().unwrap_or(rustix::io::Errno::IO.raw_os_error()).unsigned_abs()
 }

@@ -8,8 +8,8 @@
 
 pub(crate) mod cma;
 pub(crate) mod deferred_free;
-mod open;
+pub(crate) mod open;
 pub(crate) mod registry;
 pub(crate) mod served;
-mod translate;
+pub(crate) mod translate;
 pub(crate) mod way;

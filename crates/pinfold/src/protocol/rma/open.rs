@@ -9,13 +9,14 @@
 use std::sync::Arc;
 
 use super::{
-    registry::{Entry, Memory},
+    registry::{Entry, Memory, Registry},
     way::{Asked, Exposed, Lent, Opening, Reached, Way},
 };
 use crate::{
     Error, Path, PeerId, Refusal, Result,
     endpoint::rma::RegionKey,
     failpoint::{self, Point},
+    memory::imported_extents::ImportedExtents,
     transport::shm::ring::Violation,
     wire::{
         descriptor::Kind,
@@ -23,37 +24,37 @@ use crate::{
         space::Exposure,
     },
     worker::{
-        Engine,
+        answers::{self, ANSWERS_MAX},
         core::Core,
-        inbound::ANSWERS_MAX,
+        ends,
+        engine::Engine,
+        extent_exchange,
         op::{Done, Op, OpKey, OpKind},
         peer::Peer,
     },
 };
 
-impl Engine {
-    /// Asks a peer for the memory with this key.
-    pub(crate) fn ask(&mut self, id: PeerId, key: &RegionKey) -> Result<OpKey> {
-        self.check()?;
-        let (peer, core) = self.peer_mut(id)?;
-        let why_not_mapped = peer.permissions.refusal(Path::Mapped);
-        let by = match why_not_mapped {
-            None => By::Mapping,
-            Some(_) if peer.serves_regions => match peer.permissions.refusal(Path::Eager) {
-                Some(why) => return Err(Error::PathRefused { path: Path::Eager, why }),
-                None => By::Owner,
-            },
-            Some(_) => By::Kernel,
-        };
-        let open = Open { claim: key.claim(), by };
-        let asked = Asked { peer: id, open, why_not_mapped };
-        let op = core.ops.insert(Op::new(OpKind::Open(asked)));
-        failpoint::hit(Point::BeforeOpen);
-        core.answer(peer, Kind::Open, op.index, &open.body());
-        failpoint::hit(Point::AfterOpen);
-        self.kick_if_needed();
-        Ok(op)
-    }
+/// Asks a peer for the memory with this key.
+pub(crate) fn ask(engine: &mut Engine, id: PeerId, key: &RegionKey) -> Result<OpKey> {
+    engine.check()?;
+    let (peer, core) = engine.peer_mut(id)?;
+    let why_not_mapped = peer.permissions.refusal(Path::Mapped);
+    let by = match why_not_mapped {
+        None => By::Mapping,
+        Some(_) if peer.serves_regions => match peer.permissions.refusal(Path::Eager) {
+            Some(why) => return Err(Error::PathRefused { path: Path::Eager, why }),
+            None => By::Owner,
+        },
+        Some(_) => By::Kernel,
+    };
+    let open = Open { claim: key.claim(), by };
+    let asked = Asked { peer: id, open, why_not_mapped };
+    let op = core.ops.insert(Op::new(OpKind::Open(asked)));
+    failpoint::hit(Point::BeforeOpen);
+    answers::answer(core, peer, Kind::Open, op.index, &open.body());
+    failpoint::hit(Point::AfterOpen);
+    engine.kick_if_needed();
+    Ok(op)
 }
 
 /// Returns whether one side has switched a path off.
@@ -66,221 +67,230 @@ fn fits(at: u64, len: u64) -> bool {
     at.checked_add(len).is_some_and(|end| end <= i64::MAX as u64)
 }
 
-impl Core {
-    /// Returns an error unless a region of a peer's that cannot be mapped can be used through the
-    /// kernel.
-    fn check_reach(&self, peer: &Peer, why_not_mapped: Refusal, writable: bool) -> Result<()> {
-        if self.strict && !is_by_choice(why_not_mapped) {
-            return Err(Error::PathRefused { path: Path::Mapped, why: why_not_mapped });
-        }
-        let refused = |why| Error::OutOfReach { mapped: why_not_mapped, cma: why };
-        peer.cma_access.there(writable).map_err(refused)
+/// Returns an error unless a region of a peer's that cannot be mapped can be used through the
+/// kernel.
+fn check_reach(strict: bool, peer: &Peer, why_not_mapped: Refusal, writable: bool) -> Result<()> {
+    if strict && !is_by_choice(why_not_mapped) {
+        return Err(Error::PathRefused { path: Path::Mapped, why: why_not_mapped });
     }
+    let refused = |why| Error::OutOfReach { mapped: why_not_mapped, cma: why };
+    peer.cma_access.there(writable).map_err(refused)
+}
 
-    /// Answers a peer that has asked for memory.
-    pub(crate) fn asked(
-        &mut self,
-        peer: &mut Peer,
-        number: u32,
-        open: Option<Open>,
-    ) -> Result<(), Violation> {
-        let open = open.ok_or(Violation("it asked for a region in no known way"))?;
-        if peer.controls() > ANSWERS_MAX {
-            return Err(Violation("it asks on without taking the answers"));
-        }
-        if open.by == By::Owner && peer.shares_memory() {
-            return Err(Violation("it asked for what goes between hosts"));
-        }
-        let opened = self.answer_for(peer, &open);
-        failpoint::hit(Point::BeforeOpened);
-        self.answer(peer, Kind::Opened, number, &opened.body());
-        failpoint::hit(Point::AfterOpened);
-        Ok(())
+/// Answers a peer that has asked for memory.
+pub(crate) fn asked(
+    core: &mut Core,
+    peer: &mut Peer,
+    number: u32,
+    open: Option<Open>,
+) -> Result<(), Violation> {
+    let open = open.ok_or(Violation("it asked for a region in no known way"))?;
+    if peer.controls() > ANSWERS_MAX {
+        return Err(Violation("it asks on without taking the answers"));
     }
+    if open.by == By::Owner && peer.shares_memory() {
+        return Err(Violation("it asked for what goes between hosts"));
+    }
+    let opened = answer_for(&mut core.registry, peer, &open);
+    failpoint::hit(Point::BeforeOpened);
+    answers::answer(core, peer, Kind::Opened, number, &opened.body());
+    failpoint::hit(Point::AfterOpened);
+    Ok(())
+}
 
-    fn answer_for(&mut self, peer: &mut Peer, open: &Open) -> Opened {
-        let full = self.registry.deferred_free.is_full_of(&peer.cma_access);
-        let Ok(entry) = self.registry.find(&open.claim) else { return Opened::Unknown };
-        let Entry { start, len, stamp, .. } = *entry;
-        let (writable, flag) = (entry.is_writable(), entry.flag.clone());
-        let extent = Extent { start, len, writable };
-        let refused = match peer.cma_access.here(writable) {
-            Ok(()) if full => Some(Refusal::NotLeft),
-            said => said.err(),
-        };
-        match (&entry.memory, open.by) {
-            (Memory::Region { .. }, By::Owner) => Opened::Served(extent),
-            (Memory::Region { .. }, By::Kernel) => match refused {
-                Some(why) => Opened::Refused(why.code()),
-                None => {
-                    entry.let_in(&peer.cma_access);
-                    let flag = flag.address;
-                    Opened::There(Spot { memory: start, len, flag, stamp, writable })
-                }
-            },
-            (Memory::Region { place, .. }, By::Mapping) => {
-                if !peer.permissions.may(Path::Mapped) {
-                    return Opened::Unshared;
-                }
-                let places = [place.clone(), flag];
-                match places.map(|it| self.export_at(peer, &it.extent, it.offset)) {
-                    [Some(memory), Some(flag)] => {
-                        Opened::Here(Site { start, memory, len, flag, stamp, writable })
-                    }
-                    _ => Opened::Unshared,
-                }
-            }
-            (Memory::Addresses(_), By::Owner) => Opened::Agent(extent),
-            (Memory::Addresses(_), By::Mapping) if full => Opened::Unshared,
-            (Memory::Addresses(_), By::Kernel) if full => Opened::Refused(Refusal::NotLeft.code()),
-            (Memory::Addresses(_), _) => {
+fn answer_for(registry: &mut Registry, peer: &mut Peer, open: &Open) -> Opened {
+    let full = registry.deferred_free.is_full_of(&peer.cma_access);
+    let Ok(entry) = registry.find(&open.claim) else { return Opened::Unknown };
+    let Entry { start, len, stamp, .. } = *entry;
+    let (writable, flag) = (entry.is_writable(), entry.flag.clone());
+    let extent = Extent { start, len, writable };
+    let refused = match peer.cma_access.here(writable) {
+        Ok(()) if full => Some(Refusal::NotLeft),
+        said => said.err(),
+    };
+    match (&entry.memory, open.by) {
+        (Memory::Region { .. }, By::Owner) => Opened::Served(extent),
+        (Memory::Region { .. }, By::Kernel) => match refused {
+            Some(why) => Opened::Refused(why.code()),
+            None => {
                 entry.let_in(&peer.cma_access);
-                let cma = refused.map_or(0, |why| why.code());
-                let exported = match peer.permissions.may(Path::Mapped) {
-                    true => self.export_at(peer, &flag.extent, flag.offset),
-                    false => None,
-                };
                 let flag = flag.address;
-                Opened::Exposed(Exposure { start, len, writable, flag, exported, stamp, cma })
+                Opened::There(Spot { memory: start, len, flag, stamp, writable })
             }
-        }
-    }
-
-    /// Takes the answer to a question of ours.
-    pub(crate) fn opened(
-        &mut self,
-        peer: &mut Peer,
-        number: u32,
-        opened: Option<Opened>,
-    ) -> Result<(), Violation> {
-        let opened = opened.ok_or(Violation("it answered in no known way"))?;
-        let key = self.ops.at(number).ok_or(Violation("it answered a question not asked"))?;
-        let (open, why_not_mapped) = match self.ops.get(key) {
-            Some(Op { kind: OpKind::Open(asked), done: None, .. }) if asked.peer == peer.id => {
-                (asked.open, asked.why_not_mapped)
+        },
+        (Memory::Region { place, .. }, By::Mapping) => {
+            if !peer.permissions.may(Path::Mapped) {
+                return Opened::Unshared;
             }
-            _ => return Err(Violation("it answered a question that is not its own")),
-        };
-        let result = match (opened, why_not_mapped) {
-            (Opened::Unknown, _) => Err(Error::BadKey),
-            (Opened::Unshared, None) => return self.ask_again(peer, key, open),
-            // Both channel messages were sent before the answer.
-            (Opened::Here(site), None) => {
-                self.await_extent(peer, site.memory.extent)?;
-                self.await_extent(peer, site.flag.extent)?;
-                let Site { start, len, stamp, writable, .. } = site;
-                match self.lend_region(peer, site) {
-                    Some(lent) => {
-                        let way = Way::Mapped { lent, stamp };
-                        Ok(Opening { extent: Extent { start, len, writable }, way })
-                    }
-                    None => return self.ask_again(peer, key, open),
+            let places = [place.clone(), flag];
+            match places.map(|it| extent_exchange::export_at(peer, &it.extent, it.offset)) {
+                [Some(memory), Some(flag)] => {
+                    Opened::Here(Site { start, memory, len, flag, stamp, writable })
                 }
+                _ => Opened::Unshared,
             }
-            (Opened::Served(extent), Some(why))
-                if open.by == By::Owner && extent.len <= i64::MAX as u64 =>
-            {
-                Ok(Opening { extent, way: Way::Owner(why) })
+        }
+        (Memory::Addresses(_), By::Owner) => Opened::Agent(extent),
+        (Memory::Addresses(_), By::Mapping) if full => Opened::Unshared,
+        (Memory::Addresses(_), By::Kernel) if full => Opened::Refused(Refusal::NotLeft.code()),
+        (Memory::Addresses(_), _) => {
+            entry.let_in(&peer.cma_access);
+            let cma = refused.map_or(0, |why| why.code());
+            let exported = match peer.permissions.may(Path::Mapped) {
+                true => extent_exchange::export_at(peer, &flag.extent, flag.offset),
+                false => None,
+            };
+            let flag = flag.address;
+            Opened::Exposed(Exposure { start, len, writable, flag, exported, stamp, cma })
+        }
+    }
+}
+
+/// Takes the answer to a question of ours.
+pub(crate) fn opened(
+    core: &mut Core,
+    peer: &mut Peer,
+    number: u32,
+    opened: Option<Opened>,
+) -> Result<(), Violation> {
+    let opened = opened.ok_or(Violation("it answered in no known way"))?;
+    let key = core.ops.at(number).ok_or(Violation("it answered a question not asked"))?;
+    let (open, why_not_mapped) = match core.ops.get(key) {
+        Some(Op { kind: OpKind::Open(asked), done: None, .. }) if asked.peer == peer.id => {
+            (asked.open, asked.why_not_mapped)
+        }
+        _ => return Err(Violation("it answered a question that is not its own")),
+    };
+    let result = match (opened, why_not_mapped) {
+        (Opened::Unknown, _) => Err(Error::BadKey),
+        (Opened::Unshared, None) => return ask_again(core, peer, key, open),
+        // Both channel messages were sent before the answer.
+        (Opened::Here(site), None) => {
+            extent_exchange::await_extent(
+                &mut core.wakes,
+                &mut core.imported,
+                peer,
+                site.memory.extent,
+            )?;
+            extent_exchange::await_extent(
+                &mut core.wakes,
+                &mut core.imported,
+                peer,
+                site.flag.extent,
+            )?;
+            let Site { start, len, stamp, writable, .. } = site;
+            match lend_region(&mut core.imported, peer, site) {
+                Some(lent) => {
+                    let way = Way::Mapped { lent, stamp };
+                    Ok(Opening { extent: Extent { start, len, writable }, way })
+                }
+                None => return ask_again(core, peer, key, open),
             }
-            (Opened::There(spot), Some(why)) if open.by == By::Kernel => {
-                self.reach_region(peer, spot, why)?
-            }
-            (Opened::Refused(code), Some(mapped)) => {
-                let cma = Refusal::from_code(code);
-                let cma = cma.ok_or(Violation("it refused for no known reason"))?.mirrored();
-                self.check_reach(peer, mapped, false).and(Err(Error::OutOfReach { mapped, cma }))
-            }
-            (Opened::Exposed(exposure), _) if open.by != By::Owner => {
-                self.reach_addresses(peer, exposure)?
-            }
-            (Opened::Agent(extent), Some(_))
-                if open.by == By::Owner && fits(extent.start, extent.len) =>
-            {
-                let Extent { start, len, writable } = extent;
-                let (flag, exported, stamp, cma) = (0, None, 0, 0);
-                let exposure = Exposure { start, len, writable, flag, exported, stamp, cma };
-                Ok(opening(peer, exposure))
-            }
-            _ => return Err(Violation("it answered another question than it was asked")),
-        };
-        if let (true, Ok(Opening { way: Way::Mapped { lent, .. }, .. })) =
-            (self.ops.is_abandoned(key), &result)
+        }
+        (Opened::Served(extent), Some(why))
+            if open.by == By::Owner && extent.len <= i64::MAX as u64 =>
         {
-            self.give_region_back(lent);
+            Ok(Opening { extent, way: Way::Owner(why) })
         }
-        self.finish(key, result.map(|opening| Done::Opened(Box::new(opening))));
-        Ok(())
-    }
-
-    /// Asks again for a region that cannot be mapped, to use it through the kernel, if that is
-    /// possible.
-    fn ask_again(&mut self, peer: &mut Peer, key: OpKey, open: Open) -> Result<(), Violation> {
-        let why = Refusal::NotMapped;
-        if let Err(error) = self.check_reach(peer, why, false) {
-            self.finish(key, Err(error));
-            return Ok(());
+        (Opened::There(spot), Some(why)) if open.by == By::Kernel => {
+            reach_region(core.strict, peer, spot, why)?
         }
-        let open = Open { by: By::Kernel, ..open };
-        if let Some(op) = self.ops.get_mut(key) {
-            op.kind = OpKind::Open(Asked { peer: peer.id, open, why_not_mapped: Some(why) });
+        (Opened::Refused(code), Some(mapped)) => {
+            let cma = Refusal::from_code(code);
+            let cma = cma.ok_or(Violation("it refused for no known reason"))?.mirrored();
+            check_reach(core.strict, peer, mapped, false)
+                .and(Err(Error::OutOfReach { mapped, cma }))
         }
-        self.answer(peer, Kind::Open, key.index, &open.body());
-        Ok(())
-    }
-
-    pub(super) fn lend_region(&mut self, peer: &Peer, site: Site) -> Option<Lent> {
-        let Site { memory, len, flag, writable, .. } = site;
-        if !flag.offset.is_multiple_of(8) || !memory.offset.is_multiple_of(64) {
-            return None;
+        (Opened::Exposed(exposure), _) if open.by != By::Owner => {
+            reach_addresses(core.strict, peer, exposure)?
         }
-        let memory = self.imported.lend(peer.id, memory, len, 0)?;
-        let Some(flag) = self.imported.lend(peer.id, flag, 8, 0) else {
-            self.imported.give_back(&memory);
-            return None;
-        };
-        Some(Lent { memory, flag, len, writable, fence: peer.fence })
+        (Opened::Agent(extent), Some(_))
+            if open.by == By::Owner && fits(extent.start, extent.len) =>
+        {
+            let Extent { start, len, writable } = extent;
+            let (flag, exported, stamp, cma) = (0, None, 0, 0);
+            let exposure = Exposure { start, len, writable, flag, exported, stamp, cma };
+            Ok(opening(peer, exposure))
+        }
+        _ => return Err(Violation("it answered another question than it was asked")),
+    };
+    if let (true, Ok(Opening { way: Way::Mapped { lent, .. }, .. })) =
+        (core.ops.is_abandoned(key), &result)
+    {
+        give_region_back(&mut core.imported, lent);
     }
+    ends::finish(core, key, result.map(|opening| Done::Opened(Box::new(opening))));
+    Ok(())
+}
 
-    /// Takes an answer that names addresses. It need not be checked that they are the peer's own,
-    /// for the kernel reads and writes them in the peer's process; but this side computes with
-    /// them.
-    fn reach_region(
-        &self,
-        peer: &Peer,
-        spot: Spot,
-        why_not_mapped: Refusal,
-    ) -> Result<Result<Opening>, Violation> {
-        check_places(spot)?;
-        let Spot { memory: start, len, writable, .. } = spot;
-        let cma_access = Arc::clone(&peer.cma_access);
-        let way = Way::Kernel(Reached { spot, cma_access, why_not_mapped });
-        let opening = Opening { extent: Extent { start, len, writable }, way };
-        Ok(self.check_reach(peer, why_not_mapped, writable).map(|()| opening))
+/// Asks again for a region that cannot be mapped, to use it through the kernel, if that is
+/// possible.
+fn ask_again(core: &mut Core, peer: &mut Peer, key: OpKey, open: Open) -> Result<(), Violation> {
+    let why = Refusal::NotMapped;
+    if let Err(error) = check_reach(core.strict, peer, why, false) {
+        ends::finish(core, key, Err(error));
+        return Ok(());
     }
+    let open = Open { by: By::Kernel, ..open };
+    if let Some(op) = core.ops.get_mut(key) {
+        op.kind = OpKind::Open(Asked { peer: peer.id, open, why_not_mapped: Some(why) });
+    }
+    answers::answer(core, peer, Kind::Open, key.index, &open.body());
+    Ok(())
+}
 
-    /// Takes an answer that names exposed addresses, likewise.
-    fn reach_addresses(
-        &self,
-        peer: &Peer,
-        exposure: Exposure,
-    ) -> Result<Result<Opening>, Violation> {
-        let Exposure { start: memory, len, writable, flag, stamp, .. } = exposure;
-        check_places(Spot { memory, len, flag, stamp, writable })?;
-        let opening = opening(peer, exposure);
-        let Way::Addresses(exposed) = &opening.way else { return Ok(Ok(opening)) };
-        Ok(match exposed.denied() {
-            Some(why) if self.strict && !is_by_choice(why) => {
-                Err(Error::PathRefused { path: Path::Cma, why })
-            }
-            _ => Ok(opening),
-        })
+pub(super) fn lend_region(imported: &mut ImportedExtents, peer: &Peer, site: Site) -> Option<Lent> {
+    let Site { memory, len, flag, writable, .. } = site;
+    if !flag.offset.is_multiple_of(8) || !memory.offset.is_multiple_of(64) {
+        return None;
     }
+    let memory = imported.lend(peer.id, memory, len, 0)?;
+    let Some(flag) = imported.lend(peer.id, flag, 8, 0) else {
+        imported.give_back(&memory);
+        return None;
+    };
+    Some(Lent { memory, flag, len, writable, fence: peer.fence })
+}
 
-    /// Gives a region's memory back.
-    pub(crate) fn give_region_back(&mut self, lent: &Lent) {
-        self.imported.give_back(&lent.memory);
-        self.imported.give_back(&lent.flag);
-    }
+/// Takes an answer that names addresses. It need not be checked that they are the peer's own,
+/// for the kernel reads and writes them in the peer's process; but this side computes with
+/// them.
+fn reach_region(
+    strict: bool,
+    peer: &Peer,
+    spot: Spot,
+    why_not_mapped: Refusal,
+) -> Result<Result<Opening>, Violation> {
+    check_places(spot)?;
+    let Spot { memory: start, len, writable, .. } = spot;
+    let cma_access = Arc::clone(&peer.cma_access);
+    let way = Way::Kernel(Reached { spot, cma_access, why_not_mapped });
+    let opening = Opening { extent: Extent { start, len, writable }, way };
+    Ok(check_reach(strict, peer, why_not_mapped, writable).map(|()| opening))
+}
+
+/// Takes an answer that names exposed addresses, likewise.
+fn reach_addresses(
+    strict: bool,
+    peer: &Peer,
+    exposure: Exposure,
+) -> Result<Result<Opening>, Violation> {
+    let Exposure { start: memory, len, writable, flag, stamp, .. } = exposure;
+    check_places(Spot { memory, len, flag, stamp, writable })?;
+    let opening = opening(peer, exposure);
+    let Way::Addresses(exposed) = &opening.way else { return Ok(Ok(opening)) };
+    Ok(match exposed.denied() {
+        Some(why) if strict && !is_by_choice(why) => {
+            Err(Error::PathRefused { path: Path::Cma, why })
+        }
+        _ => Ok(opening),
+    })
+}
+
+/// Gives a region's memory back.
+pub(crate) fn give_region_back(imported: &mut ImportedExtents, lent: &Lent) {
+    imported.give_back(&lent.memory);
+    imported.give_back(&lent.flag);
 }
 
 /// Addresses that a peer exposes.

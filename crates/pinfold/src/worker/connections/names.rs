@@ -4,8 +4,13 @@
 //! of that, of which a user has few, so the endpoint looks: while it makes progress every second,
 //! and it wakes up from its sleep for that.
 
-use super::{Connections, LISTENER, SAME_HOST, token, watch};
-use crate::{Error, Source, status::Tally, transport::local::Listener, worker::Engine};
+use super::{Connections, LISTENER, SAME_HOST, accepts, connect, token, watch};
+use crate::{
+    Error, Source,
+    status::Tally,
+    transport::local::Listener,
+    worker::{ends, engine::Engine},
+};
 
 /// Between looks while the endpoint makes progress.
 const AWAKE_NS: u64 = 1_000_000_000;
@@ -26,73 +31,70 @@ impl Connections {
     }
 }
 
-impl Engine {
-    /// Checks the names, if that is due: a few system calls.
-    pub(super) fn look_after_names(&mut self, now_ns: u64) {
-        if now_ns < self.connections.names_ns {
-            return;
-        }
-        self.connections.names_looked_ns = now_ns;
-        self.connections.names_ns = now_ns.saturating_add(AWAKE_NS);
-        for same_host in [false, true] {
-            self.look_after_name(same_host, now_ns);
-        }
+/// Checks the names, if that is due: a few system calls.
+pub(super) fn look_after_names(engine: &mut Engine, now_ns: u64) {
+    if now_ns < engine.connections.names_ns {
+        return;
     }
+    engine.connections.names_looked_ns = now_ns;
+    engine.connections.names_ns = now_ns.saturating_add(AWAKE_NS);
+    for same_host in [false, true] {
+        look_after_name(engine, same_host, now_ns);
+    }
+}
 
-    fn look_after_name(&mut self, same_host: bool, now_ns: u64) {
-        let Some(listener) = self.listener(same_host) else { return };
-        let was_lost = listener.is_lost();
-        if !listener.is_in_place() {
-            // Callers by the file that is gone are in the queue of the socket that goes.
-            self.answer_callers(same_host);
-        }
-        let Some(listener) = self.listener(same_host) else { return };
-        let looked = listener.look_after(now_ns);
-        let (name, is_lost) = (listener.address().to_string(), listener.is_lost());
-        match looked {
-            Ok(None) => {}
-            Ok(Some(old)) => {
-                tracing::warn!(name, "the file of a name was removed, and is made again");
-                let Connections { listener, same_host: other, epoll, .. } = &mut self.connections;
-                let _ = epoll.remove(&old);
-                let (listener, index) = if same_host { (other, SAME_HOST) } else { (listener, 0) };
-                let listener = listener.as_ref().map(Listener::fd);
-                if let Some(Err(error)) =
-                    listener.map(|fd| watch(epoll, fd, token(LISTENER, index, 0)))
-                {
-                    tracing::warn!(name, %error, "nobody is heard who calls by it");
-                }
-            }
-            Err(error) => {
-                if !was_lost {
-                    tracing::warn!(name, %error, "nobody finds this endpoint by its name");
-                }
-                self.connections.names_ns = now_ns.saturating_add(ASLEEP_NS);
+fn look_after_name(engine: &mut Engine, same_host: bool, now_ns: u64) {
+    let Some(listener) = listener_of(&mut engine.connections, same_host) else { return };
+    let was_lost = listener.is_lost();
+    if !listener.is_in_place() {
+        // Callers by the file that is gone are in the queue of the socket that goes.
+        connect::answer_callers(engine, same_host);
+    }
+    let Some(listener) = listener_of(&mut engine.connections, same_host) else { return };
+    let looked = listener.look_after(now_ns);
+    let (name, is_lost) = (listener.address().to_string(), listener.is_lost());
+    match looked {
+        Ok(None) => {}
+        Ok(Some(old)) => {
+            tracing::warn!(name, "the file of a name was removed, and is made again");
+            let Connections { listener, same_host: other, epoll, .. } = &mut engine.connections;
+            let _ = epoll.remove(&old);
+            let (listener, index) = if same_host { (other, SAME_HOST) } else { (listener, 0) };
+            let listener = listener.as_ref().map(Listener::fd);
+            if let Some(Err(error)) = listener.map(|fd| watch(epoll, fd, token(LISTENER, index, 0)))
+            {
+                tracing::warn!(name, %error, "nobody is heard who calls by it");
             }
         }
-        if !same_host && is_lost != was_lost {
-            self.core.status.name_lost.set(u64::from(is_lost));
-            self.connections.lost_name = None;
-            if is_lost && self.connections.tcp.is_none() {
-                self.tell_of_lost(name);
+        Err(error) => {
+            if !was_lost {
+                tracing::warn!(name, %error, "nobody finds this endpoint by its name");
             }
+            engine.connections.names_ns = now_ns.saturating_add(ASLEEP_NS);
         }
     }
+    if !same_host && is_lost != was_lost {
+        engine.core.status.name_lost.set(u64::from(is_lost));
+        engine.connections.lost_name = None;
+        if is_lost && engine.connections.tcp.is_none() {
+            tell_of_lost(engine, name);
+        }
+    }
+}
 
-    /// No peer can connect: threads that wait for one are told, and operations that only a newcomer
-    /// could end, end.
-    fn tell_of_lost(&mut self, name: String) {
-        if self.peers.live() == 0 {
-            for key in self.core.matcher.drop_posted(|from| from == Source::Any) {
-                self.core.finish(key, Err(Error::NameLost { name: name.clone() }));
-            }
+/// No peer can connect: threads that wait for one are told, and operations that only a newcomer
+/// could end, end.
+fn tell_of_lost(engine: &mut Engine, name: String) {
+    if engine.peers.live() == 0 {
+        for key in engine.core.matcher.drop_posted(|from| from == Source::Any) {
+            ends::finish(&mut engine.core, key, Err(Error::NameLost { name: name.clone() }));
         }
-        self.connections.lost_name = Some(name);
-        self.settle_accepts();
     }
+    engine.connections.lost_name = Some(name);
+    accepts::settle_accepts(engine);
+}
 
-    fn listener(&mut self, same_host: bool) -> Option<&mut Listener> {
-        let Connections { listener, same_host: other, .. } = &mut self.connections;
-        if same_host { other.as_mut() } else { listener.as_mut() }
-    }
+fn listener_of(connections: &mut Connections, same_host: bool) -> Option<&mut Listener> {
+    let Connections { listener, same_host: other, .. } = connections;
+    if same_host { other.as_mut() } else { listener.as_mut() }
 }

@@ -5,14 +5,15 @@ use std::{net::SocketAddr, time::Duration};
 use pinfold_sys::cpu::clock;
 use rustix::io::Errno;
 
-use super::super::{
-    Engine,
-    credit::LEAST,
-    handshakes::{Greeting, Handshake},
-    peer::Peer,
-    pending_peer::Session,
+use super::{
+    super::{
+        credit::LEAST,
+        handshakes::{Greeting, Handshake},
+        peer::Peer,
+        pending_peer::Session,
+    },
+    Connections, SOCKET, connect, token,
 };
-use super::{Connections, SOCKET, token};
 use crate::{
     Error, Gone, PeerId, Result,
     transport::{
@@ -27,6 +28,7 @@ use crate::{
         },
     },
     wire::tcp::greeting::Refusal,
+    worker::{engine::Engine, polled, table::PeerTable, teardown, transport_progress},
 };
 
 impl Peer {
@@ -57,179 +59,175 @@ impl Connections {
     }
 }
 
-impl Engine {
-    /// Returns whether a peer whose connection has ended is waited for.
-    pub(crate) fn may_return(&mut self, id: PeerId, ended: Ended) -> bool {
-        let why = match ended {
-            Ended::Gone => Errno::CONNRESET.raw_os_error(),
-            Ended::Broken(errno) => errno,
-            Ended::Closed | Ended::Violation(_) => return false,
-        };
-        let Some(peer) = self.peers.get_mut(id) else { return false };
-        if self.closed || peer.is_leaving() || peer.session.is_none() {
-            return false;
-        }
-        self.go_without(id, why);
-        self.see_to_reconnecting(clock::now_ns());
-        true
+/// Returns whether a peer whose connection has ended is waited for.
+pub(crate) fn may_return(engine: &mut Engine, id: PeerId, ended: Ended) -> bool {
+    let why = match ended {
+        Ended::Gone => Errno::CONNRESET.raw_os_error(),
+        Ended::Broken(errno) => errno,
+        Ended::Closed | Ended::Violation(_) => return false,
+    };
+    let Some(peer) = engine.peers.get_mut(id) else { return false };
+    if engine.closed || peer.is_leaving() || peer.session.is_none() {
+        return false;
     }
+    go_without(engine, id, why);
+    see_to_reconnecting(engine, clock::now_ns());
+    true
+}
 
-    /// A peer is without a connection from here on.
-    fn go_without(&mut self, id: PeerId, why: i32) {
-        let Some(peer) = self.peers.get_mut(id) else { return };
-        let epoll = &self.connections.epoll;
-        if !peer.transport.resume().is_some_and(|transport| transport.break_off(epoll)) {
-            return;
-        }
-        let calls = peer.session.as_ref().is_some_and(|session| session.home.is_some());
-        tracing::debug!(peer = peer.info.name, why, calls, "a connection broke");
-        self.connections.end_reconnect(id);
-        // Without a random number there is at least the time.
-        let chance = super::super::random().map_or_else(|_| clock::now_ns(), u64::from_ne_bytes);
-        let reconnect =
-            Reconnect::new(clock::now_ns(), self.config.reconnect_timeout, calls, why, chance);
-        self.connections.reconnecting.push((id, reconnect));
-        // A thread that sleeps has to do so for less long now.
-        self.kick = true;
-        self.core.wakes.any = true;
+/// A peer is without a connection from here on.
+fn go_without(engine: &mut Engine, id: PeerId, why: i32) {
+    let Some(peer) = engine.peers.get_mut(id) else { return };
+    let epoll = &engine.connections.epoll;
+    if !peer.transport.resume().is_some_and(|transport| transport.break_off(epoll)) {
+        return;
     }
+    let calls = peer.session.as_ref().is_some_and(|session| session.home.is_some());
+    tracing::debug!(peer = peer.info.name, why, calls, "a connection broke");
+    engine.connections.end_reconnect(id);
+    // Without a random number there is at least the time.
+    let chance = super::super::random().map_or_else(|_| clock::now_ns(), u64::from_ne_bytes);
+    let reconnect =
+        Reconnect::new(clock::now_ns(), engine.config.reconnect_timeout, calls, why, chance);
+    engine.connections.reconnecting.push((id, reconnect));
+    // A thread that sleeps has to do so for less long now.
+    engine.kick = true;
+    engine.core.wakes.any = true;
+}
 
-    /// Calls the peers that are to be called, and gives up those that stayed away for too long.
-    pub(super) fn see_to_reconnecting(&mut self, now_ns: u64) {
-        let mut at = 0;
-        while let Some((id, reconnect)) = self.connections.reconnecting.get_mut(at) {
-            let id = *id;
-            at += 1;
-            match reconnect.due(now_ns) {
-                Due::Nothing => {}
-                Due::Call(patience) => {
-                    if let Err(error) = self.call_again(id, patience) {
-                        self.call_failed(id, &error);
-                    }
-                }
-                Due::GiveUp(why) => {
-                    at -= 1;
-                    self.connections.end_reconnect(id);
-                    self.remove_peer(id, Gone::Lost(why));
+/// Calls the peers that are to be called, and gives up those that stayed away for too long.
+pub(super) fn see_to_reconnecting(engine: &mut Engine, now_ns: u64) {
+    let mut at = 0;
+    while let Some((id, reconnect)) = engine.connections.reconnecting.get_mut(at) {
+        let id = *id;
+        at += 1;
+        match reconnect.due(now_ns) {
+            Due::Nothing => {}
+            Due::Call(patience) => {
+                if let Err(error) = call_again(engine, id, patience) {
+                    call_failed(engine, id, &error);
                 }
             }
-        }
-    }
-
-    /// Begins to call a peer again. Nothing here waits.
-    fn call_again(&mut self, id: PeerId, patience: Duration) -> Result<()> {
-        let Some(peer) = self.peers.get_mut(id) else { return Ok(()) };
-        let ticket = peer.ticket();
-        let session = peer.session.as_mut();
-        let Some(Session { home: Some(home), lookup, .. }) = session else { return Ok(()) };
-        if ticket.is_none() {
-            return Ok(());
-        }
-        if let Some(found) = lookup.as_ref().and_then(Lookup::take) {
-            *lookup = None;
-            if let Ok(places) = found {
-                home.places = places;
+            Due::GiveUp(why) => {
+                at -= 1;
+                engine.connections.end_reconnect(id);
+                teardown::remove_peer(engine, id, Gone::Lost(why));
             }
         }
-        // The place where the peer was last is tried first.
-        let places: Vec<_> = [home.to].into_iter().chain(home.places.iter().copied()).collect();
-        let (name, now) = (home.address.clone(), clock::now_ns());
-        let reconnect_timeout = self.config.reconnect_timeout;
-        let us = self.connections.offer(LEAST, reconnect_timeout)?;
-        let terms = Terms { us, ticket, silence: handshake::silence(reconnect_timeout) };
-        let patience = Patience { connect: patience, greet: None, again: false };
-        let dial = Dial::known(&name, &places, terms, patience, now);
-        let handshake = Handshake::Dial(Box::new(dial));
-        let greeting = Greeting { resumes: Some(id), ..Greeting::new(handshake, LEAST) };
-        let at = self.connections.add_greeting(greeting)?;
-        self.greet(at);
-        Ok(())
     }
+}
 
-    /// The end of a peer whose greeting at `to`, which was to lead it back, was `refused`; `None`
-    /// if it may still be there.
-    pub(super) fn gone_for_good(
-        &self,
-        id: PeerId,
-        refused: Option<Refusal>,
-        to: SocketAddr,
-    ) -> Option<Gone> {
-        let session = self.peers.get(id)?.session.as_ref()?;
-        // An endpoint that answers elsewhere may be another with the same name, also of the same
-        // process.
-        if session.home.as_ref()?.to != to {
-            return None;
-        }
-        match refused? {
-            Refusal::UnknownSession { incarnation }
-                if incarnation == session.ticket.incarnation =>
-            {
-                Some(Gone::Forgot)
-            }
-            Refusal::UnknownSession { .. } | Refusal::OtherEndpoint => Some(Gone::Died),
-            _ => None,
+/// Begins to call a peer again. Nothing here waits.
+fn call_again(engine: &mut Engine, id: PeerId, patience: Duration) -> Result<()> {
+    let Some(peer) = engine.peers.get_mut(id) else { return Ok(()) };
+    let ticket = peer.ticket();
+    let session = peer.session.as_mut();
+    let Some(Session { home: Some(home), lookup, .. }) = session else { return Ok(()) };
+    if ticket.is_none() {
+        return Ok(());
+    }
+    if let Some(found) = lookup.as_ref().and_then(Lookup::take) {
+        *lookup = None;
+        if let Ok(places) = found {
+            home.places = places;
         }
     }
+    // The place where the peer was last is tried first.
+    let places: Vec<_> = [home.to].into_iter().chain(home.places.iter().copied()).collect();
+    let (name, now) = (home.address.clone(), clock::now_ns());
+    let reconnect_timeout = engine.config.reconnect_timeout;
+    let us = engine.connections.offer(LEAST, reconnect_timeout)?;
+    let terms = Terms { us, ticket, silence: handshake::silence(reconnect_timeout) };
+    let patience = Patience { connect: patience, greet: None, again: false };
+    let dial = Dial::known(&name, &places, terms, patience, now);
+    let handshake = Handshake::Dial(Box::new(dial));
+    let greeting = Greeting { resumes: Some(id), ..Greeting::new(handshake, LEAST) };
+    let at = engine.connections.add_greeting(greeting)?;
+    connect::greet(engine, at);
+    Ok(())
+}
 
-    /// A greeting that was to lead a peer back has failed.
-    pub(super) fn call_failed(&mut self, id: PeerId, error: &Error) {
-        tracing::debug!(%error, ?id, "a peer did not come back");
-        let Connections { lookups, reconnecting, .. } = &mut self.connections;
-        let session = self.peers.get_mut(id).and_then(|peer| peer.session.as_mut());
-        // Without a home it is the peer that calls, and it may do so once more.
-        let Some(Session { home: Some(home), lookup, .. }) = session else { return };
-        // The peer may be elsewhere; then that place is called as well.
-        if lookup.is_none()
-            && let Ok(address) = home.address.parse::<Address>()
-            && matches!(address.host(), Host::Name(_))
-        {
-            *lookup = lookups.ask(&address);
-        }
-        if let Some((_, reconnect)) = reconnecting.iter_mut().find(|(peer, _)| *peer == id) {
-            reconnect.failed(clock::now_ns(), errno_of(error));
-        }
-        self.kick = true;
-        self.core.wakes.any = true;
+/// The end of a peer whose greeting at `to`, which was to lead it back, was `refused`; `None`
+/// if it may still be there.
+pub(super) fn gone_for_good(
+    peers: &PeerTable,
+    id: PeerId,
+    refused: Option<Refusal>,
+    to: SocketAddr,
+) -> Option<Gone> {
+    let session = peers.get(id)?.session.as_ref()?;
+    // An endpoint that answers elsewhere may be another with the same name, also of the same
+    // process.
+    if session.home.as_ref()?.to != to {
+        return None;
     }
-
-    /// A peer that has a session here calls: its connections are over, for it was told in this
-    /// greeting how much has come.
-    pub(super) fn replaced(&mut self, at: usize, session: &[u8; 16]) {
-        let Some(&id) = self.connections.sessions.get(session) else { return };
-        self.go_without(id, Errno::CONNRESET.raw_os_error());
-        self.connections.end_greetings(id, Some(at));
-        if let Some(greeting) = &mut self.connections.greetings[at] {
-            greeting.resumes = Some(id);
+    match refused? {
+        Refusal::UnknownSession { incarnation } if incarnation == session.ticket.incarnation => {
+            Some(Gone::Forgot)
         }
+        Refusal::UnknownSession { .. } | Refusal::OtherEndpoint => Some(Gone::Died),
+        _ => None,
     }
+}
 
-    /// A peer is back.
-    pub(super) fn returns(&mut self, id: PeerId, back: Back) {
-        let _ = self.connections.epoll.remove(&back.socket);
-        self.connections.end_reconnect(id);
-        let Some(peer) = self.peers.get_mut(id) else { return };
-        let home = peer.session.as_mut().and_then(|session| session.home.as_mut());
-        if let Some((home, to)) = home.zip(back.to) {
-            home.to = to;
-        }
-        let Some(transport) = peer.transport.resume() else { return };
-        let resumed = transport.go_on(back);
-        let about = token(SOCKET, id.index, id.generation);
-        let watched = peer.transport.watch(&self.connections.epoll, about);
-        peer.info.encryption = peer.transport.encryption();
-        peer.info.reconnections += 1;
-        tracing::debug!(peer = peer.info.name, times = peer.info.reconnections, "a peer is back");
-        self.heat(id.index);
-        self.kick = true;
-        self.core.wakes.any = true;
-        let watched = watched.map_err(Ended::from);
-        let turned = resumed.and(watched).and_then(|()| {
-            let peer = self.peers.get_mut(id);
-            peer.map_or(Ok(false), |peer| self.core.turn(peer, false))
-        });
-        if let Err(ended) = turned {
-            self.connection_ended(id, ended);
-        }
+/// A greeting that was to lead a peer back has failed.
+pub(super) fn call_failed(engine: &mut Engine, id: PeerId, error: &Error) {
+    tracing::debug!(%error, ?id, "a peer did not come back");
+    let Connections { lookups, reconnecting, .. } = &mut engine.connections;
+    let session = engine.peers.get_mut(id).and_then(|peer| peer.session.as_mut());
+    // Without a home it is the peer that calls, and it may do so once more.
+    let Some(Session { home: Some(home), lookup, .. }) = session else { return };
+    // The peer may be elsewhere; then that place is called as well.
+    if lookup.is_none()
+        && let Ok(address) = home.address.parse::<Address>()
+        && matches!(address.host(), Host::Name(_))
+    {
+        *lookup = lookups.ask(&address);
+    }
+    if let Some((_, reconnect)) = reconnecting.iter_mut().find(|(peer, _)| *peer == id) {
+        reconnect.failed(clock::now_ns(), errno_of(error));
+    }
+    engine.kick = true;
+    engine.core.wakes.any = true;
+}
+
+/// A peer that has a session here calls: its connections are over, for it was told in this
+/// greeting how much has come.
+pub(super) fn replaced(engine: &mut Engine, at: usize, session: &[u8; 16]) {
+    let Some(&id) = engine.connections.sessions.get(session) else { return };
+    go_without(engine, id, Errno::CONNRESET.raw_os_error());
+    engine.connections.end_greetings(id, Some(at));
+    if let Some(greeting) = &mut engine.connections.greetings[at] {
+        greeting.resumes = Some(id);
+    }
+}
+
+/// A peer is back.
+pub(super) fn returns(engine: &mut Engine, id: PeerId, back: Back) {
+    let _ = engine.connections.epoll.remove(&back.socket);
+    engine.connections.end_reconnect(id);
+    let Some(peer) = engine.peers.get_mut(id) else { return };
+    let home = peer.session.as_mut().and_then(|session| session.home.as_mut());
+    if let Some((home, to)) = home.zip(back.to) {
+        home.to = to;
+    }
+    let Some(transport) = peer.transport.resume() else { return };
+    let resumed = transport.go_on(back);
+    let about = token(SOCKET, id.index, id.generation);
+    let watched = peer.transport.watch(&engine.connections.epoll, about);
+    peer.info.encryption = peer.transport.encryption();
+    peer.info.reconnections += 1;
+    tracing::debug!(peer = peer.info.name, times = peer.info.reconnections, "a peer is back");
+    polled::heat(engine, id.index);
+    engine.kick = true;
+    engine.core.wakes.any = true;
+    let watched = watched.map_err(Ended::from);
+    let turned = resumed.and(watched).and_then(|()| {
+        let peer = engine.peers.get_mut(id);
+        peer.map_or(Ok(false), |peer| transport_progress::turn(&mut engine.core, peer, false))
+    });
+    if let Err(ended) = turned {
+        connection_ended(engine, id, ended);
     }
 }
 
@@ -242,4 +240,20 @@ fn errno_of(error: &Error) -> i32 {
         _ => None,
     };
     errno.unwrap_or(Errno::CONNRESET.raw_os_error())
+}
+
+/// The connection with a peer on another host has ended, and with it the peer, unless it may
+/// come back.
+#[cold]
+pub(crate) fn connection_ended(engine: &mut Engine, id: PeerId, ended: Ended) {
+    if may_return(engine, id, ended) {
+        return;
+    }
+    let how = match ended {
+        Ended::Closed => Gone::Closed,
+        Ended::Gone => Gone::Died,
+        Ended::Broken(errno) => Gone::Lost(errno),
+        Ended::Violation(violation) => Gone::Misbehaved(violation.0),
+    };
+    teardown::remove_peer(engine, id, how);
 }

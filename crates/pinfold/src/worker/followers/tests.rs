@@ -13,7 +13,7 @@ use std::{
 };
 
 use super::Awaited;
-use crate::{Builder, Endpoint, Error, PeerId, Progress, TagMatch};
+use crate::{Builder, Endpoint, Error, PeerId, Progress, TagMatch, worker::cancel};
 
 const PATIENCE: Duration = Duration::from_secs(30);
 const THREADS: usize = 6;
@@ -195,7 +195,7 @@ fn who_waits_hears_of_an_end_that_another_thread_saw() {
     };
     let (leads, follows) = (waits(0), waits(1));
     for (key, said) in [follows, leads] {
-        assert!(one.shared().enter().unwrap().cancel(key));
+        assert!(cancel::cancel(&mut one.shared().enter().unwrap(), key));
         assert_eq!(said.recv_timeout(PATIENCE), Ok(true));
     }
 }

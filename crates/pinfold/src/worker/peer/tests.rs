@@ -1,13 +1,21 @@
 //! Sending a short message touches two cache lines of the peer and nothing else of it.
 #![allow(unsafe_code)]
 
-use std::{env, process, process::Command, ptr, thread};
+use std::{
+    env,
+    process::{self, Command},
+    ptr, thread,
+};
 
 use pinfold_sys::mem::reserved::Reserved;
 use rustix::param::page_size;
 
 use super::{HOT, Peer};
-use crate::{Endpoint, TagMatch, memory::scatter::Part, worker::Engine};
+use crate::{
+    Endpoint, TagMatch,
+    memory::scatter::Part,
+    worker::{engine::Engine, fast_path},
+};
 
 /// The other test ends its process where it fails.
 #[test]
@@ -60,7 +68,7 @@ fn short_messages_go_while_all_else_is_closed() {
             // SAFETY: `bytes` outlives the part.
             let message = unsafe { Part::new(bytes.as_ptr().cast_mut(), bytes.len()) };
             // SAFETY: the peer was moved there, and no other reference leads there.
-            if !core.send_at_once(unsafe { &mut *place }, 7, message) {
+            if !fast_path::send_to(core, unsafe { &mut *place }, 7, message) {
                 break;
             }
             sent += 1;
