@@ -1,0 +1,18 @@
+//! The provider as programs use it: through libfabric's interface in C, never by its inner parts.
+//!
+//! libfabric is the system's, opened at run time; where there is none, all of this is skipped.
+#![allow(unsafe_code)]
+// Invariant: objects are made and used as the manual pages of libfabric ask.
+
+mod addresses;
+mod atomics;
+mod bad;
+mod counters;
+mod couple;
+mod floods;
+mod host;
+mod many;
+mod messages;
+mod peeks;
+mod rma;
+mod side;
