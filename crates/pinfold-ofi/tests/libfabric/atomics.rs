@@ -281,3 +281,34 @@ fn what_is_not_allowed_fails_and_changes_nothing() {
     assert_eq!(memory, [5; 64]);
     assert_eq!(close(mr), 0);
 }
+
+/// Where a region has no memory any more nothing is changed, and its owner comes to no harm.
+#[test]
+fn memory_that_is_not_there_is_not_changed() {
+    let Some(host) = host() else { return };
+    let couple = Couple::new(host, Terms::default());
+    let len = 2 << 20;
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+    let rights = libc::PROT_READ | libc::PROT_WRITE;
+    // SAFETY: fresh memory.
+    let mapped = unsafe { libc::mmap(std::ptr::null_mut(), len, rights, flags, -1, 0) };
+    assert_ne!(mapped, libc::MAP_FAILED);
+    // SAFETY: mapped just now; the reference is gone before the memory is.
+    let memory = unsafe { std::slice::from_raw_parts_mut(mapped.cast::<u8>(), len) };
+    let at = couple.two.place(memory) + (1 << 20);
+    let (mr, key) = couple.two.register(memory, RIGHTS, 1);
+    // SAFETY: nobody has a reference to it any more.
+    assert_eq!(unsafe { libc::munmap(mapped.byte_add(1 << 20), 1 << 20) }, 0);
+    for (op, flags) in [(2, 0), (2, FI_FETCH_ATOMIC), (10, FI_FETCH_ATOMIC)] {
+        let mut was = [0u64; COUNT];
+        post(&couple, op, flags, [1u64; COUNT], [0; COUNT], &mut was, at, key);
+        assert_eq!(couple.at_one(couple.one.tx).unwrap_err().err, libc::EFAULT);
+    }
+    let mut was = [7u64; COUNT];
+    post(&couple, 2, FI_FETCH_ATOMIC, [1u64; COUNT], [0; COUNT], &mut was, at - 64, key);
+    couple.at_one(couple.one.tx).unwrap();
+    assert_eq!(was, [0; COUNT]);
+    assert_eq!(close(mr), 0);
+    // SAFETY: the rest of it.
+    assert_eq!(unsafe { libc::munmap(mapped, 1 << 20) }, 0);
+}
