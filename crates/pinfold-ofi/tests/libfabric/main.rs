@@ -13,6 +13,7 @@ mod deaths;
 mod denied;
 mod floods;
 mod forks;
+mod formats;
 mod host;
 mod many;
 mod mapper;
