@@ -97,6 +97,15 @@ pub(crate) fn abandon_all(engine: &mut Engine, queue: u64) {
     }
 }
 
+/// Asks for the end of an operation whose result goes to this queue with this context. Returns
+/// whether one will end.
+pub(crate) fn cancel_named(engine: &mut Engine, queue: u64, context: u64) -> bool {
+    let is_it = |op: &Op| op.taker.as_ref().is_some_and(|taker| taker.is_named(queue, context));
+    let keys: Vec<OpKey> =
+        engine.core.ops.open().filter(|(_, op)| is_it(op)).map(|(key, _)| key).collect();
+    keys.into_iter().any(|key| cancel::cancel(engine, key))
+}
+
 /// The message of a receive that ended when it was posted, into `memory`, is left to the next
 /// one.
 pub(crate) fn give_up_early(engine: &mut Engine, arrival: u64, memory: Scatter, arrived: Arrived) {

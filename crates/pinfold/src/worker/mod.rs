@@ -31,6 +31,7 @@
 pub(crate) mod abandoned;
 pub(crate) mod answers;
 pub(crate) mod cancel;
+pub(crate) mod claims;
 pub(crate) mod config;
 pub(crate) mod connections;
 pub(crate) mod control_flush;
@@ -76,6 +77,7 @@ pub(crate) mod table;
 pub(crate) mod teardown;
 pub(crate) mod transport_progress;
 pub(crate) mod transport_sends;
+pub(crate) mod try_send;
 pub(crate) mod unexpected;
 pub(crate) mod unlocked_copy;
 pub(crate) mod unlocked_counts;

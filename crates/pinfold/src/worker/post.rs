@@ -18,6 +18,10 @@ pub struct Envelope {
     pub tag: u64,
     /// Its length, bytes.
     pub len: u64,
+    /// Its first 8 bytes, zeros beyond its end, if they are known here: of every message that has
+    /// come, and of one that still lies with its sender in several parts. `None` while the first
+    /// piece of a message is coming.
+    pub head: Option<[u8; 8]>,
 }
 
 /// Posts a send; `chosen` is the answer of the cost model for it, if it was asked. The send
@@ -116,20 +120,6 @@ pub(crate) fn can_come(engine: &Engine, from: Source) -> Result<()> {
             teardown::nobody_left(&engine.peers, &engine.connections).map_or(Ok(()), Err)
         }
     }
-}
-
-/// The first message that a receive would take.
-pub(crate) fn probe(engine: &mut Engine, from: Source, tag: TagMatch) -> Result<Option<Envelope>> {
-    engine.check()?;
-    let Some((peer, tag, unexpected)) = engine.core.matcher.find(from, tag) else {
-        can_come(engine, from)?;
-        return Ok(None);
-    };
-    let Some(len) = unexpected.message_len() else {
-        engine.present(peer)?;
-        return Err(Error::UnknownPeer { peer });
-    };
-    Ok(Some(Envelope { peer, tag, len }))
 }
 
 /// The result of a send, from the result of its operation.

@@ -11,7 +11,7 @@ use crate::{
         Endpoint, Envelope, Message, MessageRequest, MultiRecv, OwnedBuf, OwnedBufMut, Received,
         RecvRequest, Scope, SendRequest, Source, TagMatch, blocking, scope, send_timeout,
     },
-    worker::{followers::Awaited, post, progress},
+    worker::{claims, followers::Awaited, progress},
 };
 
 impl Endpoint {
@@ -217,7 +217,7 @@ impl Endpoint {
         let mut engine = self.shared().enter()?;
         progress::progress(&mut engine);
         progress::turn(&mut engine);
-        post::probe(&mut engine, from, tag)
+        claims::probe(&mut engine, from, tag)
     }
 
     /// Waits until a receive would take a message at once.
@@ -231,7 +231,7 @@ impl Endpoint {
     ) -> Result<Envelope> {
         let (from, tag) = (from.into(), tag.into());
         let found = self.shared().wait_for(None, Awaited::Anything, |engine| {
-            post::probe(engine, from, tag).transpose()
+            claims::probe(engine, from, tag).transpose()
         })?;
         found.unwrap_or(Err(Error::Closed))
     }
