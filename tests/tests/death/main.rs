@@ -248,8 +248,8 @@ mod points {
         reached
     }
 
-    /// Some points lie on ways that are taken only if the two sides meet there in time; on a busy machine they may need
-    /// more than one try.
+    /// Some points lie on ways that are taken only if the two sides meet there in time; on a busy
+    /// machine they may need more than one try.
     const TRIES: u32 = 4;
 
     #[test]
@@ -260,7 +260,8 @@ mod points {
             reached.append(&mut at_points(&points, "inline", Meeting::Calls, By::Kernel));
             reached.append(&mut at_points(&points, "inline", Meeting::IsCalled, By::Kernel));
             points = missed(Point::ALL, &reached);
-            // Where the kernel copies there is nothing for the agent to do, and the other way round.
+            // Where the kernel copies there is nothing for the agent to do, and the other way
+            // round.
             if points == AGENTS || points == KERNELS {
                 return;
             }

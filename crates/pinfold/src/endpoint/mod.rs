@@ -20,6 +20,7 @@ pub(crate) mod handle;
 pub(crate) mod handlers;
 pub(crate) mod handoff;
 pub(crate) mod message;
+pub(crate) mod message_request;
 pub(crate) mod multi_recv;
 pub(crate) mod payload;
 pub(crate) mod received;
@@ -49,10 +50,11 @@ pub use give::NotGiven;
 pub use handle::Endpoint;
 pub use handoff::{Handoff, HandoffVectored, ViewRequest};
 pub use message::Message;
+pub use message_request::MessageRequest;
 pub use multi_recv::MultiRecv;
 pub use received::{MultiReceived, Received};
 pub use reply::Reply;
-pub use request::{MessageRequest, RecvRequest, SendRequest};
+pub use request::{RecvRequest, SendRequest};
 pub use rma::{
     Addressing, AtomicChange, AtomicRequest, AtomicWord, ByAddress, ByOffset, CopyRequest, Exposed,
     OpenRequest, Region, RegionKey, RegionRequest, Registered, Remote, RemoteRegion, RemoteSpace,

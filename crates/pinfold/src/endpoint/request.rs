@@ -20,7 +20,6 @@ use std::{
 use super::{
     blocking,
     buffers::{OwnedBuf, OwnedBufMut, to_fill, to_send},
-    message::Message,
     received::Received,
 };
 use crate::{
@@ -447,45 +446,6 @@ impl<B: OwnedBufMut + Unpin> Future for RecvRequest<B> {
     }
 }
 
-/// A receive in flight that brings no memory; a future of the message. Dropped early it is
-/// withdrawn; a message that has matched it goes to the next receive that matches, before all later
-/// ones.
-#[must_use = "dropping a request withdraws it"]
-pub struct MessageRequest {
-    inner: Request<()>,
-}
-
-impl MessageRequest {
-    pub(crate) fn post(shared: &Arc<Shared>, from: Source, tag: TagMatch) -> MessageRequest {
-        let posted =
-            shared.enter().and_then(|mut engine| post::post_recv(&mut engine, from, tag, None));
-        MessageRequest::of(shared, posted)
-    }
-
-    /// An operation posted.
-    pub(crate) fn of(shared: &Arc<Shared>, posted: Result<OpKey>) -> MessageRequest {
-        MessageRequest { inner: Request::of(shared, posted, ()) }
-    }
-
-    fn output((done, ()): (Result<Done>, ())) -> Result<Message> {
-        post::arrived(done).map(Message::new)
-    }
-
-    pub(crate) fn into_request(self) -> Request<()> {
-        self.inner
-    }
-
-    request_methods!(Result<Message>);
-}
-
-impl Future for MessageRequest {
-    type Output = Result<Message>;
-
-    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        self.inner.poll(context).map(Self::output)
-    }
-}
-
 impl<B: OwnedBuf> fmt::Debug for SendRequest<B> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("SendRequest").finish_non_exhaustive()
@@ -495,11 +455,5 @@ impl<B: OwnedBuf> fmt::Debug for SendRequest<B> {
 impl<B: OwnedBufMut> fmt::Debug for RecvRequest<B> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("RecvRequest").finish_non_exhaustive()
-    }
-}
-
-impl fmt::Debug for MessageRequest {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("MessageRequest").finish_non_exhaustive()
     }
 }

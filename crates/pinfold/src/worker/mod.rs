@@ -1,8 +1,8 @@
 //! The engine of one endpoint: everything that the endpoint's lock guards.
 //!
 //! - [`engine`]: the whole; [`core`]: the state that the operations of all peers share. Their steps
-//!   are functions of the other modules and of [`protocol`](crate::protocol), which take the engine,
-//!   the core or the parts that they touch.
+//!   are functions of the other modules and of [`protocol`](crate::protocol), which take the
+//!   engine, the core or the parts that they touch.
 //! - `outbound`: sends on their way into lanes; `routing`: their paths; `answers`: what must not
 //!   wait for room.
 //! - `inbound`: descriptors that have come; `posted`: receives that take messages; `room`: memory

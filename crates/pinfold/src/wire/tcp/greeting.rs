@@ -103,7 +103,7 @@ pub(crate) enum Refusal {
 }
 
 /// The last byte is the edition: it changes with the layout of what follows.
-const MAGIC: [u8; 8] = *b"PINFOLD\x09";
+const MAGIC: [u8; 8] = *b"PINFOLD\x0a";
 
 /// The edition that this library speaks.
 pub(crate) const EDITION: u8 = MAGIC[7];

@@ -206,7 +206,7 @@ fn another_edition_is_named_and_answered() {
     says(side.end.unwrap().unwrap_err(), &says_that);
     // It shall see which edition this is. A connecting side has said so already.
     let output = side.greeting.output();
-    assert_eq!((output.len(), &output[..8]), (KNOCK_BYTES, &b"PINFOLD\x09"[..]));
+    assert_eq!((output.len(), &output[..8]), (KNOCK_BYTES, &b"PINFOLD\x0a"[..]));
     let calls = Greeting::connect(key(1), nonce(1), "old", offer(1), None, DEADLINE);
     let mut side = Side::new(calls);
     let said = side.greeting.output().len();
