@@ -38,7 +38,7 @@ pub struct Memory {
 enum Space {
     /// Its owner was asked; these wait.
     Asked(Vec<Job>),
-    Opening(OpenRequest<ByAddress>, Found, Vec<Job>),
+    Opening(Box<OpenRequest<ByAddress>>, Found, Vec<Job>),
     Open(RemoteSpace, Found),
 }
 
@@ -301,7 +301,7 @@ impl Inside<'_> {
         match found {
             Ok(found) => {
                 let opening = self.state.endpoint.open_space_request(name.0, &found.key);
-                let space = Space::Opening(opening, found, waiting);
+                let space = Space::Opening(Box::new(opening), found, waiting);
                 self.state.memory.spaces.insert(name, space);
                 self.state.memory.opening.push(name);
                 self.look_at_openings();

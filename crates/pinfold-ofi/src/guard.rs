@@ -68,8 +68,6 @@ macro_rules! refusals {
     )*};
 }
 
-pub(crate) use refusals;
-
 refusals! {
     no_bind(*mut Fid, *mut Fid, u64) -> c_int;
     no_control(*mut Fid, c_int, *mut c_void) -> c_int;

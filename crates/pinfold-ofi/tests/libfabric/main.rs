@@ -9,10 +9,20 @@ mod atomics;
 mod bad;
 mod counters;
 mod couple;
+mod deaths;
+mod denied;
 mod floods;
+mod forks;
+mod formats;
 mod host;
 mod many;
+mod mapper;
 mod messages;
 mod peeks;
 mod rma;
 mod side;
+
+use deaths::{survivor, victim};
+use denied::{asker, server};
+
+pinfold_tests::roles!(victim, survivor, server, asker);

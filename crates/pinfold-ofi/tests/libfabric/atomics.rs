@@ -2,7 +2,11 @@
 
 use std::ffi::{c_int, c_void};
 
-use pinfold_fi::ffi::{flags::*, object::FiAtomicAttr};
+use pinfold_fi::ffi::{
+    atomic::{FiIoc, FiMsgAtomic, FiRmaIoc},
+    flags::*,
+    object::FiAtomicAttr,
+};
 
 use crate::{
     couple::Couple,
@@ -279,5 +283,118 @@ fn what_is_not_allowed_fails_and_changes_nothing() {
     assert_eq!(fails(10, FI_FETCH_ATOMIC, at.wrapping_add(40), key), libc::EACCES);
     assert_eq!(fails(10, FI_FETCH_ATOMIC, at.wrapping_add(8), key + 100), FI_ENOKEY);
     assert_eq!(memory, [5; 64]);
+    assert_eq!(close(mr), 0);
+}
+
+/// Where a region has no memory any more nothing is changed, and its owner comes to no harm.
+#[test]
+fn memory_that_is_not_there_is_not_changed() {
+    let Some(host) = host() else { return };
+    let couple = Couple::new(host, Terms::default());
+    let len = 2 << 20;
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+    let rights = libc::PROT_READ | libc::PROT_WRITE;
+    // SAFETY: fresh memory.
+    let mapped = unsafe { libc::mmap(std::ptr::null_mut(), len, rights, flags, -1, 0) };
+    assert_ne!(mapped, libc::MAP_FAILED);
+    // SAFETY: mapped just now; the reference is gone before the memory is.
+    let memory = unsafe { std::slice::from_raw_parts_mut(mapped.cast::<u8>(), len) };
+    let at = couple.two.place(memory) + (1 << 20);
+    let (mr, key) = couple.two.register(memory, RIGHTS, 1);
+    // SAFETY: nobody has a reference to it any more.
+    assert_eq!(unsafe { libc::munmap(mapped.byte_add(1 << 20), 1 << 20) }, 0);
+    for (op, flags) in [(2, 0), (2, FI_FETCH_ATOMIC), (10, FI_FETCH_ATOMIC)] {
+        let mut was = [0u64; COUNT];
+        post(&couple, op, flags, [1u64; COUNT], [0; COUNT], &mut was, at, key);
+        assert_eq!(couple.at_one(couple.one.tx).unwrap_err().err, libc::EFAULT);
+    }
+    let mut was = [7u64; COUNT];
+    post(&couple, 2, FI_FETCH_ATOMIC, [1u64; COUNT], [0; COUNT], &mut was, at - 64, key);
+    couple.at_one(couple.one.tx).unwrap();
+    assert_eq!(was, [0; COUNT]);
+    assert_eq!(close(mr), 0);
+    // SAFETY: the rest of it.
+    assert_eq!(unsafe { libc::munmap(mapped, 1 << 20) }, 0);
+}
+
+/// The other forms of each call: of several lists, by a message, injected.
+#[test]
+fn every_form_of_every_call() {
+    let Some(host) = host() else { return };
+    let couple = Couple::new(host, Terms::default());
+    let mut words: Vec<u8> = [1u64, 2, 3, 4].iter().flat_map(|word| word.to_ne_bytes()).collect();
+    let at = couple.two.place(&words);
+    let (mr, key) = couple.two.register(&mut words, RIGHTS, 1);
+    let (ep, to, none) = (couple.one.ep, couple.to_two, std::ptr::null_mut::<c_void>());
+    let (with, compare) = ([10u64, 20, 30, 40], [11u64, 22, 33, 44]);
+    let mut was = [0u64; 4];
+    let halves = |array: *const u64| {
+        let at = |index| array.wrapping_add(index).cast_mut().cast::<c_void>();
+        [FiIoc { addr: at(0), count: 1 }, FiIoc { addr: at(1), count: 3 }]
+    };
+    let (lists, compares) = (halves(with.as_ptr()), halves(compare.as_ptr()));
+    let mut results = halves(was.as_ptr());
+    results[0].addr = was.as_mut_ptr().cast();
+    results[1].addr = was.as_mut_ptr().wrapping_add(1).cast();
+    let ranges = [FiRmaIoc { addr: at, count: 2, key }, FiRmaIoc { addr: at + 16, count: 2, key }];
+    let message = |op| FiMsgAtomic {
+        msg_iov: lists.as_ptr(),
+        desc: none.cast(),
+        iov_count: 2,
+        addr: to,
+        rma_iov: ranges.as_ptr(),
+        rma_iov_count: 2,
+        datatype: 7,
+        op,
+        context: context(3),
+        data: 0,
+    };
+    let done = || couple.at_one(couple.one.tx).expect("no error").context;
+    let (flags, number, sum, swap) = (FI_COMPLETION, context(3), 2, 12);
+    let results = results.as_mut_ptr();
+    // SAFETY: lists and operands are there until each call has ended.
+    unsafe {
+        let ops = &*(*ep).atomic;
+        couple.post("fi_atomicv", || {
+            (ops.writev)(ep, lists.as_ptr(), none.cast(), 2, to, at, key, 7, sum, number)
+        });
+        assert_eq!(done(), number);
+        let msg = message(sum);
+        couple.post("fi_atomicmsg", || (ops.writemsg)(ep, &msg, flags));
+        assert_eq!(done(), number);
+        couple.post("fi_inject_atomic", || {
+            (ops.inject)(ep, with.as_ptr().cast(), 4, to, at, key, 7, sum)
+        });
+        couple.post("fi_fetch_atomicv", || {
+            let (lists, none) = (lists.as_ptr(), none.cast());
+            (ops.readwritev)(ep, lists, none, 2, results, none, 2, to, at, key, 7, sum, number)
+        });
+        assert_eq!(done(), number);
+        assert_eq!(std::ptr::read_volatile(&raw const was), [31, 62, 93, 124]);
+        couple.post("fi_fetch_atomicmsg", || {
+            (ops.readwritemsg)(ep, &msg, results, none.cast(), 2, flags)
+        });
+        assert_eq!(done(), number);
+        assert_eq!(std::ptr::read_volatile(&raw const was), [41, 82, 123, 164]);
+        couple.post("fi_compare_atomicv", || {
+            let (lists, none) = (lists.as_ptr(), none.cast());
+            let compares = compares.as_ptr();
+            (ops.compwritev)(
+                ep, lists, none, 2, compares, none, 2, results, none, 2, to, at, key, 7, swap,
+                number,
+            )
+        });
+        assert_eq!(done(), number);
+        assert_eq!(std::ptr::read_volatile(&raw const was), [51, 102, 153, 204]);
+        let msg = message(11 + 2);
+        couple.post("fi_compare_atomicmsg", || {
+            let none = none.cast();
+            (ops.compwritemsg)(ep, &msg, compares.as_ptr(), none, 2, results, none, 2, flags)
+        });
+        assert_eq!(done(), number);
+    }
+    assert!(couple.one.poll(couple.one.tx).unwrap().is_none());
+    let expected: Vec<u8> = with.iter().flat_map(|word| word.to_ne_bytes()).collect();
+    assert_eq!(words, expected);
     assert_eq!(close(mr), 0);
 }
