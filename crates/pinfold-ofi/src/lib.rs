@@ -7,9 +7,9 @@
 //!
 //! The modules, top to bottom:
 //!
-//! - `prov`, `getinfo` (policy: `attr`), `fabric`, `domain`, `av`, `mr`, `ep`, `cq`, `cntr`, `eq`: an object of the
-//!   interface each, with the functions of its table; `msg`, `tagged`, `rma`, `atomic`: the tables
-//!   of an endpoint.
+//! - `prov`, `getinfo` (policy: `attr`), `fabric`, `domain`, `av`, `mr`, `ep`, `cq`, `cntr`, `eq`:
+//!   an object of the interface each, with the functions of its table; `msg`, `tagged`, `rma`,
+//!   `atomic`: the tables of an endpoint.
 //! - `state`: the part of an endpoint behind the lock: `send`, `receive` and `claim` post to the
 //!   library, `progress` takes what has ended, `contacts` knows who is connected.
 //! - `op`, `header`, `buffer`, `address`: an operation, the bytes before each message, its memory,

@@ -36,8 +36,7 @@ pub struct FiMsgAtomic {
     pub data: u64,
 }
 
-/// Words that stand in every call: the endpoint, the address of the peer, address and key of the memory, type and
-/// operation. The functions' types are spelled out by these.
+/// Operands that stand in most calls, by which the functions' types are spelled out.
 type Buf = *const c_void;
 type Desc = *mut c_void;
 type Descs = *mut *mut c_void;

@@ -1,5 +1,5 @@
-//! `struct fi_info` and its parts, in the layouts of libfabric 1.17. Later versions put fields behind; `ROOM` is as long
-//! as the longest of them.
+//! `struct fi_info` and its parts, in the layouts of libfabric 1.17. Later versions put fields
+//! behind; `ROOM` is as long as the longest of them.
 
 use std::ffi::{c_char, c_int, c_void};
 

@@ -1,4 +1,5 @@
-//! The beginnings of all objects, and the tables of fabrics, domains, address vectors, memory and event queues.
+//! The beginnings of all objects, and the tables of fabrics, domains, address vectors, memory and
+//! event queues.
 
 use std::ffi::{c_char, c_int, c_void};
 
