@@ -73,6 +73,7 @@ impl Ground {
         command.env_remove("VIRTUAL_ENV").env("PATH", path).env("TMPDIR", self.path("tmp"));
         command.env("PINFOLD_PROVIDER", self.place.path());
         command.env("FI_PROVIDER", "elsewhere").env_remove("FI_PROVIDER_PATH");
+        command.env_remove("PINFOLD_KEY_FILE").env_remove("PINFOLD_HOST");
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
         command
     }
@@ -167,7 +168,8 @@ echo "provider: $FI_PROVIDER $(ls "$FI_PROVIDER_PATH")"
 none='{"messages":0,"bytes":0}'
 sent='{"messages":5,"bytes":40},'$none',{"messages":1,"bytes":1048576},'$none,$none
 for rank in 1 2; do
-    echo '{"pid":'$rank',"counters":{"pin_misses":1,"sent":['$sent']}}' > "$PINFOLD_REPORT/$rank.jsonl"
+    counters='{"pin_misses":1,"sent":['$sent']}'
+    echo '{"pid":'$rank',"counters":'$counters'}' > "$PINFOLD_REPORT/$rank.jsonl"
 done
 "#,
     );
@@ -264,7 +266,7 @@ fn network(path: &Path) -> String {
 fn two_hosts_are_two_networks() {
     let ground = Ground::new();
     let script = "cat /proc/sys/kernel/hostname; readlink /proc/self/ns/net; echo $PINFOLD_DIR; \
-                  test -r \"$PINFOLD_KEY\" && echo key";
+                  test -r \"$PINFOLD_KEY_FILE\" && echo $PINFOLD_HOST";
     let program = ground.script("program", &format!("#!/bin/sh\n{script}\n"));
     let words = ["--hosts", "2", "--json", "--", program.to_str().unwrap()];
     let ended = ground.mpich(&words);
@@ -275,10 +277,10 @@ fn two_hosts_are_two_networks() {
     assert!(ended.status.success(), "{errors}");
     let said = text(&ended.stdout);
     let lines: Vec<_> = said.lines().collect();
-    let [one, one_network, two, two_network, names, key, object] = lines[..] else {
+    let [one, one_network, two, two_network, names, address, object] = lines[..] else {
         panic!("{said}{errors}")
     };
-    assert_eq!((one, two, key), ("pinfold-1", "pinfold-2", "key"));
+    assert_eq!((one, two, address), ("pinfold-1", "pinfold-2", "10.77.0.2"));
     let here = network(Path::new("/proc/self/ns/net"));
     assert!(one_network != two_network && one_network != here && two_network != here, "{said}");
     assert!(names.ends_with("/pinfold-2"), "{names}");

@@ -22,8 +22,6 @@ const MTU: u32 = 1500;
 const SOON: Duration = Duration::from_secs(10);
 /// Programs of util-linux that the agent runs.
 const TOOLS: [&str; 2] = ["nsenter", "unshare"];
-/// The length of the key that both hosts share, bytes.
-const KEY_BYTES: usize = 32;
 
 /// Two namespaces.
 pub(super) struct Hosts {
@@ -36,15 +34,13 @@ pub(super) struct Ways {
     /// A program that is called as `ssh` would be.
     pub agent: PathBuf,
     pub addresses: [String; 2],
-    /// The file with the key for connections between the two.
-    pub key: PathBuf,
 }
 
 impl Ways {
     /// The ways of a plan that is only shown.
     pub(super) fn shown() -> Ways {
         let addresses = ADDRESSES.map(|address| address.to_string());
-        Ways { agent: "AGENT".into(), addresses, key: "KEY".into() }
+        Ways { agent: "AGENT".into(), addresses }
     }
 }
 
@@ -107,13 +103,7 @@ impl Hosts {
                 .map_err(|error| format!("cannot make {}: {error}", path.display()))?;
         }
         let script = agent(&addresses, &networks, names, &place.path(""));
-        let mut key = [0; KEY_BYTES];
-        getrandom::fill(&mut key).map_err(|error| format!("cannot make a key: {error}"))?;
-        Ok(Ways {
-            agent: place.write("agent", 0o700, script.as_bytes())?,
-            addresses,
-            key: place.write("key", 0o600, &key)?,
-        })
+        Ok(Ways { agent: place.write("agent", 0o700, script.as_bytes())?, addresses })
     }
 
     /// The traffic so far, if the kernel tells.
@@ -149,12 +139,13 @@ fn agent(
     );
     for at in 0..2 {
         text += &format!(
-            "{} | {}) name={} network={} ;;\n",
-            addresses[at], names[at], names[at], networks[at]
+            "{} | {}) name={} address={} network={} ;;\n",
+            addresses[at], names[at], names[at], addresses[at], networks[at]
         );
     }
     text += "*) echo \"there is no host $host\" >&2; exit 255 ;;\nesac\n";
-    text += &format!("export PINFOLD_DIR='{}'/$name\n", place.display());
+    text +=
+        &format!("export PINFOLD_HOST=\"$address\" PINFOLD_DIR='{}'\"$name\"\n", place.display());
     // The name is for MPIs that tell hosts apart by it.
     text += "begin='hostname \"$0\" 2>/dev/null || echo \"$0\" > /proc/sys/kernel/hostname; \
              exec sh -c \"$1\"'\n\

@@ -21,15 +21,14 @@ mod program;
 mod provider;
 mod summary;
 
-use std::{process::ExitCode, time::Instant};
+use std::{env, process::ExitCode, time::Instant};
 
 pub(crate) use self::args::RunArgs;
 use self::{
     args::Over,
     hosts::{Hosts, Ways},
     place::Place,
-    plan::Plan,
-    provider::Provider,
+    plan::{Means, Plan},
     summary::Summary,
 };
 use crate::{exit::End, output, progress::say};
@@ -62,19 +61,27 @@ fn begin(args: &RunArgs) -> Result<u8, End> {
         Over::Pinfold => Some(provider::find(&provider::Places::of_this_process())?),
         _ => None,
     };
+    let takes_key = plan::takes_key(args, mpi.kind) && env::var_os("PINFOLD_KEY_FILE").is_none();
     // Nothing is made for a plan that is only shown.
     if args.dry_run {
-        let ways = (args.hosts == 2).then(Ways::shown);
-        let plan = Plan::new(args, &mpi, provider.as_ref().map(Provider::shown), ways.as_ref());
+        let means = Means {
+            provider: provider.as_ref().map(|found| found.shown().to_owned()),
+            key: takes_key.then(|| "KEY".into()),
+            ways: (args.hosts == 2).then(Ways::shown),
+        };
+        let plan = Plan::new(args, &mpi, &means);
         output::put("the plan", &plan.shown(args.json, &mpi, provider.as_ref()))?;
         return Ok(0);
     }
     // A user who is not root becomes it in a name space of this process, which has one thread yet.
     let hosts = if args.hosts == 2 { Some(Hosts::new()?) } else { None };
     let place = Place::new()?;
-    let directory = provider.as_ref().map(|found| place.provider(found)).transpose()?;
-    let ways = hosts.as_ref().map(|hosts| hosts.prepare(&place)).transpose()?;
-    let plan = Plan::new(args, &mpi, directory.as_deref(), ways.as_ref());
+    let means = Means {
+        provider: provider.as_ref().map(|found| place.provider(found)).transpose()?,
+        key: takes_key.then(|| place.key()).transpose()?,
+        ways: hosts.as_ref().map(|hosts| hosts.prepare(&place)).transpose()?,
+    };
+    let plan = Plan::new(args, &mpi, &means);
     say(format_args!("{}", plan.announced(&mpi)));
     let began = Instant::now();
     let ended = launch::run(&mut plan.command(&place))?;

@@ -12,6 +12,8 @@ use super::provider::{self, Provider};
 
 /// Names that are tried for it.
 const TRIES: u32 = 100;
+/// The length of a key, bytes.
+const KEY_BYTES: usize = 32;
 
 pub(super) struct Place {
     path: PathBuf,
@@ -61,6 +63,16 @@ impl Place {
         Ok(directory)
     }
 
+    /// Makes a key for this run, and returns its file.
+    ///
+    /// # Errors
+    /// A text, as where the kernel has no random numbers.
+    pub(super) fn key(&self) -> Result<PathBuf, String> {
+        let mut key = [0; KEY_BYTES];
+        getrandom::fill(&mut key).map_err(|error| format!("cannot make a key: {error}"))?;
+        self.write("key", 0o600, &key)
+    }
+
     /// Writes a file that only this user can read.
     ///
     /// # Errors
@@ -92,8 +104,9 @@ mod tests {
         assert_ne!(one.path, other.path);
         let mode = fs::metadata(&one.path).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o700);
-        let file = one.write("key", 0o600, b"secret").unwrap();
-        assert_eq!(fs::read(&file).unwrap(), b"secret");
+        let file = one.key().unwrap();
+        assert_eq!(fs::read(&file).unwrap().len(), KEY_BYTES);
+        assert_ne!(fs::read(&file).unwrap(), fs::read(other.key().unwrap()).unwrap());
         assert!(one.write("key", 0o600, b"again").unwrap_err().contains("key"));
         drop(one);
         assert!(!file.exists() && other.reports().is_dir());

@@ -5,7 +5,7 @@ use std::{
     collections::BTreeMap,
     ffi::{OsStr, OsString},
     fmt::Write,
-    path::Path,
+    path::PathBuf,
     process::Command,
 };
 
@@ -22,6 +22,18 @@ use super::{
 /// Variables by which a user's environment could lead messages elsewhere.
 const DIVERTING: [&str; 2] = ["FI_PROVIDER", "FI_PROVIDER_PATH"];
 
+/// What was found or made for a run.
+#[derive(Default)]
+pub(super) struct Means {
+    /// The directory in which libfabric finds the provider.
+    pub provider: Option<PathBuf>,
+    /// The file with a key for connections between hosts, which the provider takes for the leave to
+    /// say that it reaches them.
+    pub key: Option<PathBuf>,
+    /// The way to start commands on two hosts.
+    pub ways: Option<Ways>,
+}
+
 /// A run: its command line, and the variables that it sets and takes away.
 pub(super) struct Plan {
     words: Vec<OsString>,
@@ -29,6 +41,11 @@ pub(super) struct Plan {
     removed: Vec<&'static str>,
     ranks: u32,
     over: Over,
+}
+
+/// Returns whether a run takes a key: Open MPI takes no provider that cannot reach other hosts.
+pub(super) fn takes_key(args: &RunArgs, kind: Kind) -> bool {
+    args.over == Over::Pinfold && (kind == Kind::Openmpi || args.hosts == 2)
 }
 
 /// Refuses carriers that an MPI does not use.
@@ -49,26 +66,32 @@ pub(super) fn check(args: &RunArgs, kind: Kind) -> Result<(), String> {
 }
 
 impl Plan {
-    /// The plan for `args` with that MPI. `provider` is the directory that libfabric searches.
-    pub(super) fn new(
-        args: &RunArgs,
-        mpi: &Mpi,
-        provider: Option<&Path>,
-        ways: Option<&Ways>,
-    ) -> Plan {
-        let variables = variables(args.over, mpi, provider);
+    /// The plan for `args` with that MPI.
+    pub(super) fn new(args: &RunArgs, mpi: &Mpi, means: &Means) -> Plan {
+        let mut variables = variables(args.over, mpi);
+        let ways = means.ways.as_ref();
+        if args.over == Over::Pinfold {
+            if let Some(directory) = &means.provider {
+                variables.insert("FI_PROVIDER_PATH", directory.into());
+            }
+            if let Some(key) = &means.key {
+                variables.insert("PINFOLD_KEY_FILE", key.into());
+                if ways.is_none() {
+                    // On two hosts the agent knows it.
+                    variables.insert("PINFOLD_HOST", "127.0.0.1".into());
+                }
+            }
+        }
         let removed = DIVERTING.into_iter().filter(|name| !variables.contains_key(name)).collect();
         let words = starter(args.ranks, mpi, ways).into_iter();
-        let words: Vec<_> = words.chain(args.words().iter().cloned()).collect();
-        let mut plan = Plan { words, variables, removed, ranks: args.ranks, over: args.over };
+        let mut words: Vec<_> = words.chain(args.words().iter().cloned()).collect();
         if let Some(ways) = ways {
             // The starter runs on the first host, by the same way as ranks on the second.
-            let line = plan.words.iter().map(|word| quoted(word)).collect::<Vec<_>>().join(" ");
-            plan.words = vec![ways.agent.clone().into(), ways.addresses[0].clone().into()];
-            plan.words.push(format!("exec {line}").into());
-            plan.variables.insert("PINFOLD_KEY", ways.key.clone().into());
+            let line = words.iter().map(|word| quoted(word)).collect::<Vec<_>>().join(" ");
+            words = vec![ways.agent.clone().into(), ways.addresses[0].clone().into()];
+            words.push(format!("exec {line}").into());
         }
-        plan
+        Plan { words, variables, removed, ranks: args.ranks, over: args.over }
     }
 
     /// The command, whose processes leave their counters in `place`.
@@ -126,7 +149,7 @@ impl Plan {
 }
 
 /// The variables that lead an MPI's messages over `over`.
-fn variables(over: Over, mpi: &Mpi, provider: Option<&Path>) -> BTreeMap<&'static str, OsString> {
+fn variables(over: Over, mpi: &Mpi) -> BTreeMap<&'static str, OsString> {
     let mut set = BTreeMap::new();
     if over == Over::Own {
         return set;
@@ -152,9 +175,6 @@ fn variables(over: Over, mpi: &Mpi, provider: Option<&Path>) -> BTreeMap<&'stati
                 put("OMPI_MCA_btl_ofi_provider_include", over.word());
             }
         }
-    }
-    if let Some(directory) = provider {
-        set.insert("FI_PROVIDER_PATH", directory.into());
     }
     set
 }
@@ -220,9 +240,9 @@ mod tests {
         let ways = hosts.then(|| Ways {
             agent: "/run/agent".into(),
             addresses: ["10.77.0.1".into(), "10.77.0.2".into()],
-            key: "/run/key".into(),
         });
-        Plan::new(&line.run, &mpi, Some(Path::new("/lib/p")), ways.as_ref())
+        let key = takes_key(&line.run, kind).then(|| "/run/key".into());
+        Plan::new(&line.run, &mpi, &Means { provider: Some("/lib/p".into()), key, ways })
     }
 
     fn mpi(kind: Kind, version: &str) -> Mpi {
@@ -256,7 +276,9 @@ mod tests {
         let include = "OMPI_MCA_opal_common_ofi_provider_include";
         assert_eq!(five.variables[include], "pinfold");
         assert_eq!(five.variables["OMPI_MCA_pml"], "cm");
-        assert_eq!(five.variables.len(), 7);
+        assert_eq!(five.variables["PINFOLD_KEY_FILE"], "/run/key");
+        assert_eq!(five.variables["PINFOLD_HOST"], "127.0.0.1");
+        assert_eq!(five.variables.len(), 9);
         assert_eq!(five.removed, ["FI_PROVIDER"]);
         assert!(line(&five).ends_with("--oversubscribe -n 2 prog"), "{}", line(&five));
         let four = plan(Kind::Openmpi, "4.1.4", "-- prog", false);
@@ -278,7 +300,8 @@ mod tests {
         let start = "/run/agent 10.77.0.1 exec /bin/mpiexec -n 2 -hosts 10.77.0.1,10.77.0.2 ";
         assert!(line(&mpich).starts_with(start), "{}", line(&mpich));
         assert!(line(&mpich).ends_with(r"-launcher-exec /run/agent prog 'it'\''s'"));
-        assert_eq!(mpich.variables["PINFOLD_KEY"], "/run/key");
+        assert_eq!(mpich.variables["PINFOLD_KEY_FILE"], "/run/key");
+        assert!(!mpich.variables.contains_key("PINFOLD_HOST"));
         let open = plan(Kind::Openmpi, "5.0.11", "-n 3 --hosts 2 -- prog", true);
         let hosts = "--host 10.77.0.1:2,10.77.0.2:2 --prtemca plm_ssh_agent /run/agent prog";
         assert!(line(&open).ends_with(hosts), "{}", line(&open));

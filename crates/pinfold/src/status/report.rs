@@ -65,7 +65,8 @@ pub fn reports(directory: &Path) -> io::Result<Vec<Report>> {
         let path = entry?.path();
         if path.extension().is_some_and(|ending| ending == "jsonl") {
             let text = fs::read_to_string(path)?;
-            found.extend(text.lines().filter_map(|line| serde_json::from_str(line).ok()));
+            let whole = |line| serde_json::from_str::<Report>(line).ok();
+            found.extend(text.lines().filter_map(whole));
         }
     }
     found.sort_by_key(|report: &Report| report.pid);
