@@ -69,12 +69,12 @@ pub use self::{
     },
     endpoint::{
         AcceptRequest, Active, Addressing, Answer, AtomicChange, AtomicRequest, AtomicWord,
-        Builder, ByAddress, ByOffset, Completed, Completion, CompletionQueue, ConnectRequest,
-        CopyRequest, DonatedBuf, Endpoint, Envelope, Exposed, Handoff, HandoffVectored, Message,
-        MessageRequest, MultiReceived, MultiRecv, NotGiven, OwnedBuf, OwnedBufMut, PeerInfo,
-        Progress, Queueable, Received, RecvRequest, Region, RegionKey, RegionRequest, Registered,
-        Remote, RemoteRegion, RemoteSpace, Reply, Rights, Scope, ScopedRecv, ScopedSend,
-        SendRequest, Source, TagMatch, View, ViewRequest,
+        Builder, ByAddress, ByOffset, Claimed, Completed, Completion, CompletionQueue,
+        ConnectRequest, CopyRequest, DonatedBuf, Endpoint, Envelope, Exposed, Handoff,
+        HandoffVectored, Message, MessageRequest, MultiReceived, MultiRecv, NotGiven, OpenRequest,
+        OwnedBuf, OwnedBufMut, PeerInfo, Progress, Queueable, Received, RecvRequest, Region,
+        RegionKey, RegionRequest, Registered, Remote, RemoteRegion, RemoteSpace, Reply, Rights,
+        Scope, ScopedRecv, ScopedSend, SendRequest, Source, TagMatch, View, ViewRequest,
     },
     error::{Error, Gone, NotHandled, Outstanding, Result, Ungreeted, Untaken},
     memory::{

@@ -3,6 +3,7 @@
 
 mod active;
 mod choosing;
+mod claims;
 mod copying;
 mod covered;
 mod folding;

@@ -10,28 +10,74 @@
 
 use std::sync::Arc;
 
-use crate::{ArenaBuf, Message, SharedBuf};
+use crate::{ArenaBuf, Message, SharedBuf, memory::scatter::Scatter};
 
 /// A buffer to send from whose bytes do not move with it.
 ///
 /// # Safety
-/// [`OwnedBuf::bytes`] returns the same memory every time, valid for reads until the buffer is
-/// dropped, wherever the buffer is moved to; nothing in this process writes it while the buffer is
-/// not used. Other processes may.
+/// [`OwnedBuf::bytes`] and [`OwnedBuf::parts`] return the same memory every time, valid for reads
+/// until the buffer is dropped, wherever the buffer is moved to; nothing in this process writes it
+/// while the buffer is not used. Other processes may.
 pub unsafe trait OwnedBuf: Send + 'static {
     /// Its first byte and its length.
     fn bytes(&self) -> (*const u8, usize);
+
+    /// The first bytes and the lengths of its parts, if it is a list of several: they are sent as
+    /// one message ([`Endpoint::send_owned`](crate::Endpoint::send_owned)). Other operations ask
+    /// for [`OwnedBuf::bytes`] alone.
+    fn parts(&self) -> Option<&[(*const u8, usize)]> {
+        None
+    }
 }
 
 /// A buffer to receive into whose bytes do not move with it.
 ///
 /// # Safety
-/// [`OwnedBufMut::bytes_mut`] returns the same memory every time, valid for reads and writes until
-/// the buffer is dropped, wherever the buffer is moved to; nothing else in this process reaches it.
-/// Other processes may.
+/// [`OwnedBufMut::bytes_mut`] and [`OwnedBufMut::parts_mut`] return the same memory every time,
+/// valid for reads and writes until the buffer is dropped, wherever the buffer is moved to; nothing
+/// else in this process reaches it. Other processes may.
 pub unsafe trait OwnedBufMut: Send + 'static {
     /// Its first byte and its length.
     fn bytes_mut(&mut self) -> (*mut u8, usize);
+
+    /// The first bytes and the lengths of its parts, if it is a list of several, which a message
+    /// fills in order ([`Endpoint::recv_owned`](crate::Endpoint::recv_owned)). Other operations ask
+    /// for [`OwnedBufMut::bytes_mut`] alone.
+    fn parts_mut(&mut self) -> Option<&[(*mut u8, usize)]> {
+        None
+    }
+}
+
+/// The memory of a buffer to send from.
+///
+/// # Safety
+/// The buffer is kept until the operation that uses the memory has ended.
+pub(crate) unsafe fn to_send(buffer: &impl OwnedBuf) -> Scatter {
+    // SAFETY: `OwnedBuf` keeps the bytes in place as long as the buffer is kept.
+    unsafe {
+        match buffer.parts() {
+            Some(parts) => Scatter::many(parts.iter().map(|(ptr, len)| (ptr.cast_mut(), *len))),
+            None => {
+                let (ptr, len) = buffer.bytes();
+                Scatter::one(ptr.cast_mut(), len)
+            }
+        }
+    }
+}
+
+/// The memory of a buffer to receive into.
+///
+/// # Safety
+/// As for [`to_send`].
+pub(crate) unsafe fn to_fill(buffer: &mut impl OwnedBufMut) -> Scatter {
+    // SAFETY: `OwnedBufMut` keeps the bytes in place as long as the buffer is kept.
+    unsafe {
+        if let Some(parts) = buffer.parts_mut() {
+            return Scatter::many(parts.iter().copied());
+        }
+        let (ptr, len) = buffer.bytes_mut();
+        Scatter::one(ptr, len)
+    }
 }
 
 // SAFETY: a vector's elements lie on the heap and do not move with it.

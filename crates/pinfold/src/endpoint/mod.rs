@@ -10,6 +10,7 @@ pub(crate) mod answer;
 pub(crate) mod blocking;
 pub(crate) mod buffers;
 pub(crate) mod builder;
+pub(crate) mod claimed;
 pub(crate) mod completion;
 pub(crate) mod connecting;
 pub(crate) mod contiguous;
@@ -27,6 +28,7 @@ pub(crate) mod request;
 pub(crate) mod rma;
 pub(crate) mod scope;
 pub(crate) mod send_timeout;
+pub(crate) mod try_send;
 pub(crate) mod view;
 
 pub use crate::memory::donated::DonatedBuf;
@@ -40,6 +42,7 @@ pub use active::Active;
 pub use answer::Answer;
 pub use buffers::{OwnedBuf, OwnedBufMut};
 pub use builder::Builder;
+pub use claimed::Claimed;
 pub use completion::{Completed, Completion, CompletionQueue, Queueable};
 pub use connecting::{AcceptRequest, ConnectRequest};
 pub use give::NotGiven;
@@ -52,7 +55,8 @@ pub use reply::Reply;
 pub use request::{MessageRequest, RecvRequest, SendRequest};
 pub use rma::{
     Addressing, AtomicChange, AtomicRequest, AtomicWord, ByAddress, ByOffset, CopyRequest, Exposed,
-    Region, RegionKey, RegionRequest, Registered, Remote, RemoteRegion, RemoteSpace, Rights,
+    OpenRequest, Region, RegionKey, RegionRequest, Registered, Remote, RemoteRegion, RemoteSpace,
+    Rights,
 };
 pub use scope::{Scope, ScopedRecv, ScopedSend};
 pub use view::View;

@@ -19,13 +19,13 @@ use std::{
 
 use super::{
     blocking,
-    buffers::{OwnedBuf, OwnedBufMut},
+    buffers::{OwnedBuf, OwnedBufMut, to_fill, to_send},
     message::Message,
     received::Received,
 };
 use crate::{
     Error, PeerId, Receipt, Result,
-    memory::scatter::{Part, Scatter},
+    memory::scatter::Scatter,
     wire::active::{Label, Verb},
     worker::{
         Engine,
@@ -319,16 +319,16 @@ impl<B: OwnedBuf> SendRequest<B> {
     pub(crate) fn post(shared: &Arc<Shared>, peer: PeerId, tag: u64, buffer: B) -> SendRequest<B> {
         let buffer = MaybeUninit::new(buffer);
         // SAFETY: initialised just now.
-        let (ptr, len) = unsafe { buffer.assume_init_ref() }.bytes();
-        // SAFETY: `OwnedBuf` keeps the bytes in place; the request keeps the buffer until the
-        // operation has ended.
-        let memory = unsafe { Part::new(ptr.cast_mut(), len) };
+        let held = unsafe { buffer.assume_init_ref() };
+        // SAFETY: the request keeps the buffer until the operation has ended.
+        let memory = unsafe { to_send(held) };
         let mut chosen = None;
-        let state = match blocking::send_now(shared, peer, tag, memory, &mut chosen) {
+        let send = |part| blocking::send_now(shared, peer, tag, part, &mut chosen);
+        let state = match memory.part().and_then(send) {
             Some(receipt) => State::Ended(Ok(Done::Sent(receipt))),
             None => shared
                 .enter()
-                .and_then(|mut engine| engine.post_send(peer, tag, memory.into(), None, chosen))
+                .and_then(|mut engine| engine.post_send(peer, tag, memory, None, chosen))
                 .into(),
         };
         SendRequest { inner: Request::new(shared, state, buffer) }
@@ -384,23 +384,37 @@ impl<B: OwnedBufMut> RecvRequest<B> {
     ) -> RecvRequest<B> {
         let mut buffer = MaybeUninit::new(buffer);
         // SAFETY: initialised just now.
-        let (ptr, len) = unsafe { buffer.assume_init_mut() }.bytes_mut();
+        let held = unsafe { buffer.assume_init_mut() };
         // SAFETY: as in `SendRequest::post`.
-        let memory = unsafe { Part::new(ptr, len) };
+        let memory = unsafe { to_fill(held) };
         let mut early = None;
         let state = match shared.enter() {
             Err(forked) => State::Ended(Err(forked)),
-            Ok(mut engine) => match engine.recv_at_once(from, tag, memory) {
-                Some(took) => {
-                    early = Some(Early::new(&mut engine, memory));
-                    State::Ended(took.received().map(Done::from))
+            Ok(mut engine) => {
+                let part = memory.part();
+                match part.and_then(|part| Some((part, engine.recv_at_once(from, tag, part)?))) {
+                    Some((part, took)) => {
+                        early = Some(Early::new(&mut engine, part));
+                        State::Ended(took.received().map(Done::from))
+                    }
+                    None => engine.post_recv(from, tag, Some(memory)).into(),
                 }
-                None => engine.post_recv(from, tag, Some(memory.into())).into(),
-            },
+            }
         };
         let mut inner = Request::new(shared, state, buffer);
         inner.early = early;
         RecvRequest { inner }
+    }
+
+    /// A receive of a message that was claimed.
+    pub(crate) fn of_claimed(
+        shared: &Arc<Shared>,
+        buffer: B,
+        post: impl FnOnce(Scatter) -> Result<OpKey>,
+    ) -> RecvRequest<B> {
+        // SAFETY: as in `SendRequest::post`.
+        let post = |buffer: &mut B| post(unsafe { to_fill(buffer) });
+        RecvRequest { inner: Request::post_with(shared, buffer, post) }
     }
 
     fn output((done, buffer): (Result<Done>, B)) -> (Result<Received>, B) {
@@ -433,7 +447,12 @@ pub struct MessageRequest {
 impl MessageRequest {
     pub(crate) fn post(shared: &Arc<Shared>, from: Source, tag: TagMatch) -> MessageRequest {
         let posted = shared.enter().and_then(|mut engine| engine.post_recv(from, tag, None));
-        MessageRequest { inner: Request::new(shared, posted.into(), MaybeUninit::new(())) }
+        MessageRequest::of(shared, posted)
+    }
+
+    /// An operation posted.
+    pub(crate) fn of(shared: &Arc<Shared>, posted: Result<OpKey>) -> MessageRequest {
+        MessageRequest { inner: Request::of(shared, posted, ()) }
     }
 
     fn output((done, ()): (Result<Done>, ())) -> Result<Message> {

@@ -165,6 +165,12 @@ impl Kept {
         self.len
     }
 
+    /// The first `want` bytes, at most 8, if they have come; zeros behind them.
+    pub(crate) fn head(&self, want: u64) -> Option<[u8; 8]> {
+        let head = self.memory.slice(0, want);
+        (self.len >= want).then(|| head.read_words::<1>()[0].to_ne_bytes())
+    }
+
     /// Appends a piece out of a lane; as much as there is room for.
     pub(crate) fn append(&mut self, lane: &mut LaneRx, piece: Piece) -> Result<(), Violation> {
         self.len += self.memory.drain(lane, piece, self.len)?;
@@ -235,6 +241,17 @@ impl Bytes {
         match self {
             Bytes::Heap(bytes) => bytes.len() as u64,
             Bytes::Pages(paged) => paged.filled.bytes(),
+        }
+    }
+
+    /// The first of them, as many as lie in a row.
+    pub(crate) fn first(&self) -> &[u8] {
+        match self {
+            Bytes::Heap(bytes) => bytes,
+            Bytes::Pages(paged) => paged.filled.spans().next().map_or(&[], |span| {
+                // SAFETY: the message's own, which no code writes to any more.
+                unsafe { std::slice::from_raw_parts(span.at.as_ptr(), span.len) }
+            }),
         }
     }
 

@@ -45,6 +45,9 @@ pub(crate) struct Rts {
     pub list: Option<Piece>,
     /// Its number among the donated buffers whose return is counted; 0 if it is not.
     pub number: u64,
+    /// Its first 8 bytes, in the order of memory, zeros beyond its end, if its sender tells them:
+    /// never of a message that was given away.
+    pub head: Option<u64>,
 }
 
 /// A place in an arena of the process that wrote this.
@@ -73,6 +76,7 @@ const GIVEN: u64 = 1 << 33;
 const LISTED: u64 = 1 << 34;
 const UNASKED: u64 = 1 << 35;
 const PREFERS_RING: u64 = 1 << 36;
+const HEADED: u64 = 1 << 37;
 
 impl Rts {
     /// True if its sender took the receiver to have it mapped.
@@ -84,13 +88,18 @@ impl Rts {
         let flags = if self.stream { STREAM } else { 0 }
             | if self.given { GIVEN } else { 0 }
             | if self.unasked { UNASKED } else { 0 }
-            | if self.prefers_ring { PREFERS_RING } else { 0 };
+            | if self.prefers_ring { PREFERS_RING } else { 0 }
+            | if self.head.is_some() && !self.given { HEADED } else { 0 };
         let (flags, [extent, offset]) = match self.list {
             Some(list) => (flags | LISTED, [list.body()[0], 0]),
             None => (flags, Exported::words(self.exported)),
         };
         let parts = self.place.parts as u64 | flags;
-        [self.tag, self.len, self.place.at, parts, extent, offset, self.number]
+        let last = match self.head {
+            Some(head) if !self.given => head,
+            _ => self.number,
+        };
+        [self.tag, self.len, self.place.at, parts, extent, offset, last]
     }
 
     pub(crate) const fn read(body: &Body) -> Rts {
@@ -104,7 +113,8 @@ impl Rts {
             prefers_ring: body[3] & PREFERS_RING != 0,
             exported: if body[3] & LISTED == 0 { Exported::read(body[4], body[5]) } else { None },
             list: if body[3] & LISTED == 0 { None } else { Some(Piece::from_word(body[4])) },
-            number: body[6],
+            number: if body[3] & HEADED == 0 || body[3] & GIVEN != 0 { body[6] } else { 0 },
+            head: if body[3] & (GIVEN | HEADED) == HEADED { Some(body[6]) } else { None },
         }
     }
 }
@@ -319,7 +329,21 @@ mod tests {
             let place = Place { at: c, parts: d };
             let exported = (c != 0 && i).then_some(Exported { extent: c, offset: a });
             let list = None;
-            let rts = Rts { tag: a, len: b, place, stream: h, prefers_ring: i, unasked: i, given: i, exported, list, number: c };
+            let number = if i { c } else { 0 };
+            let head = (h && !i).then_some(c);
+            let rts = Rts {
+                tag: a,
+                len: b,
+                place,
+                stream: h,
+                prefers_ring: i,
+                unasked: i,
+                given: i,
+                exported,
+                list,
+                number,
+                head,
+            };
             prop_assert_eq!(Rts::read(&padded(&rts.body())), rts);
             let list = Some(Piece { offset: d, len: e & 0xff_ffff, sample: g });
             let listed = Rts { exported: None, list, ..rts };

@@ -100,6 +100,15 @@ impl Engine {
         }
     }
 
+    /// Asks for the end of an operation whose result goes to this queue with this context. Returns
+    /// whether one will end.
+    pub(crate) fn cancel_named(&mut self, queue: u64, context: u64) -> bool {
+        let is_it = |op: &Op| op.taker.as_ref().is_some_and(|taker| taker.is_named(queue, context));
+        let keys: Vec<OpKey> =
+            self.core.ops.open().filter(|(_, op)| is_it(op)).map(|(key, _)| key).collect();
+        keys.into_iter().any(|key| self.cancel(key))
+    }
+
     /// The message of a receive that ended when it was posted, into `memory`, is left to the next
     /// one.
     pub(crate) fn give_up_early(&mut self, arrival: u64, memory: Scatter, arrived: Arrived) {
@@ -220,7 +229,11 @@ impl Core {
     }
 
     /// The receive that takes message number `arrival`, which lost its own, if one is posted.
-    fn match_again(&mut self, (peer, tag, len): (PeerId, u64, u64), arrival: u64) -> Option<OpKey> {
+    pub(super) fn match_again(
+        &mut self,
+        (peer, tag, len): (PeerId, u64, u64),
+        arrival: u64,
+    ) -> Option<OpKey> {
         let key = self.matcher.arrive_again(peer, tag)?;
         Some(self.taken_by(key, (peer, tag, len), arrival))
     }

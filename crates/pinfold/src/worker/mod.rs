@@ -22,6 +22,7 @@
 //! once the lock is free.
 
 pub(crate) mod abandoned;
+pub(crate) mod claims;
 pub(crate) mod config;
 pub(crate) mod connections;
 pub(crate) mod control_flush;
@@ -58,6 +59,7 @@ mod status_page;
 pub(crate) mod table;
 pub(crate) mod teardown;
 pub(crate) mod transport_progress;
+pub(crate) mod try_send;
 pub(crate) mod unlocked_copy;
 pub(crate) mod unlocked_counts;
 pub(crate) mod wait;

@@ -316,6 +316,11 @@ pub(crate) trait Taker: Deliver {
     /// Returns whether it takes results for the queue with this number.
     fn is_of(&self, queue: u64) -> bool;
 
+    /// Returns whether it takes results for the queue with this number, with this context.
+    fn is_named(&self, _queue: u64, _context: u64) -> bool {
+        false
+    }
+
     /// The buffer of the operation, whose result is no longer wanted.
     fn into_buffer(self: Box<Self>) -> Box<dyn Any + Send>;
 }

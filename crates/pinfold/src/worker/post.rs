@@ -23,6 +23,10 @@ pub struct Envelope {
     pub tag: u64,
     /// Its length, bytes.
     pub len: u64,
+    /// Its first 8 bytes, zeros beyond its end, if they are known here: of every message that has
+    /// come, and of one that still lies with its sender in several parts. `None` while the first
+    /// piece of a message is coming.
+    pub head: Option<[u8; 8]>,
 }
 
 impl Engine {
@@ -161,20 +165,6 @@ impl Engine {
                 self.core.finish(key, Err(error));
             }
         }
-    }
-
-    /// The first message that a receive would take.
-    pub(crate) fn probe(&mut self, from: Source, tag: TagMatch) -> Result<Option<Envelope>> {
-        self.check()?;
-        let Some((peer, tag, unexpected)) = self.core.matcher.find(from, tag) else {
-            self.can_come(from)?;
-            return Ok(None);
-        };
-        let Some(len) = unexpected.message_len() else {
-            self.present(peer)?;
-            return Err(Error::UnknownPeer { peer });
-        };
-        Ok(Some(Envelope { peer, tag, len }))
     }
 
     /// Lets an operation go on though its result is not wanted any more; `keeps` lives until then.

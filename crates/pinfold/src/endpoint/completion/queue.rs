@@ -359,6 +359,26 @@ impl CompletionQueue {
         Ok(taken)
     }
 
+    /// As [`CompletionQueue::poll`], of completions that are there already: the endpoints make no
+    /// progress. Some nanoseconds if there are none.
+    pub fn take(&self, into: &mut Vec<Completion>, max: usize) -> usize {
+        self.ended().take(into, max)
+    }
+
+    /// Asks for the end of one operation that was added with this context, as the request's own
+    /// `cancel` does. Returns whether it will end: then with
+    /// [`Error::Cancelled`](crate::Error::Cancelled) in its completion, unless the peer is faster.
+    /// `false`: there is none, or it has been matched, and takes its course. Looks at all
+    /// operations of the endpoints.
+    pub fn cancel(&self, context: u64) -> bool {
+        let ended = self.ended();
+        let cancel = |endpoint: &Arc<Shared>| {
+            // In a forked child they are the parent's.
+            endpoint.enter().is_ok_and(|mut engine| engine.cancel_named(ended.number, context))
+        };
+        ended.endpoints().iter().any(cancel)
+    }
+
     /// As [`CompletionQueue::poll`], but waits until there is a completion, or for `timeout`: with
     /// one endpoint as its blocking calls do, with several by their descriptors. With nothing
     /// outstanding it waits for another thread to add something.

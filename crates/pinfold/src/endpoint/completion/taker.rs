@@ -82,6 +82,10 @@ impl Taker for Queued {
         self.queue.number == queue
     }
 
+    fn is_named(&self, queue: u64, context: u64) -> bool {
+        self.is_of(queue) && self.context == context
+    }
+
     fn into_buffer(self: Box<Self>) -> Box<dyn Any + Send> {
         self.queue.forget_one();
         self.buffer

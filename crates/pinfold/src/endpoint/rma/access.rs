@@ -49,16 +49,24 @@ impl Inner {
         peer: PeerId,
         key: &super::RegionKey,
     ) -> Result<Inner> {
-        let mut engine = shared.enter()?;
-        let op = engine.ask(peer, key)?;
+        let op = shared.enter()?.ask(peer, key)?;
+        let opened = shared.wait_done(op, None).unwrap_or(Err(Error::Closed));
+        Inner::opened(shared, peer, key, opened)
+    }
+
+    /// The memory that the peer was asked for, once it has answered.
+    pub(super) fn opened(
+        shared: &Arc<Shared>,
+        peer: PeerId,
+        key: &super::RegionKey,
+        opened: Result<Done>,
+    ) -> Result<Inner> {
+        let Done::Opened(opening) = opened? else { return Err(Error::Closed) };
+        let Opening { extent, way } = *opening;
+        let engine = shared.enter()?;
         let own = engine.peers.get(peer).is_some_and(|peer| peer.info.pid == std::process::id());
         let tallies = engine.core.status.tallies(peer).ok_or(Error::UnknownPeer { peer })?;
         drop(engine);
-        let Opening { extent, way } = match shared.wait_done(op, None) {
-            Some(Ok(Done::Opened(opening))) => *opening,
-            Some(Err(error)) => return Err(error),
-            _ => return Err(Error::Closed),
-        };
         let (claim, shared) = (key.claim(), Arc::clone(shared));
         let access = match way {
             Way::Mapped { lent, stamp } => {

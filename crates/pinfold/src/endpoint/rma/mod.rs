@@ -75,6 +75,7 @@ mod flag;
 mod key;
 mod lookaside;
 mod mapped;
+mod open;
 mod owned;
 mod region;
 mod registered;
@@ -88,6 +89,7 @@ pub use self::{
     atomics::{AtomicChange, AtomicWord},
     exposed::Exposed,
     key::RegionKey,
+    open::OpenRequest,
     owned::{AtomicRequest, CopyRequest},
     region::Region,
     registered::Registered,

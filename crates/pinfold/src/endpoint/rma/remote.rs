@@ -86,7 +86,12 @@ type Few<T> = SmallVec<[T; 4]>;
 
 impl<N: Addressing> Remote<N> {
     pub(crate) fn open(shared: &Arc<Shared>, peer: PeerId, key: &RegionKey) -> Result<Remote<N>> {
-        Inner::open(shared, peer, key).map(|inner| Remote(Arc::new(inner), PhantomData))
+        Inner::open(shared, peer, key).map(Remote::of)
+    }
+
+    /// Memory that was opened.
+    pub(super) fn of(inner: Inner) -> Remote<N> {
+        Remote(Arc::new(inner), PhantomData)
     }
 
     /// Length in bytes.

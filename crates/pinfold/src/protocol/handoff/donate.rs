@@ -208,5 +208,6 @@ fn rts(tag: u64, memory: Part, exported: Exported, number: u64) -> Rts {
         exported,
         list: None,
         number,
+        head: None,
     }
 }

@@ -65,6 +65,9 @@ impl Core {
         let listed = list.and_then(|_| first()).map(|(extent, _)| extent.id());
         op.offered = exported.map(|exported| exported.extent).or(listed);
         let (tag, len, place) = (op.tag, op.memory.len(), op.memory.place());
+        // A part of its own in front is a head; of one long part the memory is left alone.
+        let has_head = !given && op.verb == Verb::Tagged && op.memory.parts() > 1;
+        let head = has_head.then(|| op.memory.read_words::<1>()[0]);
         let rts = Rts {
             tag,
             len,
@@ -76,6 +79,7 @@ impl Core {
             exported,
             list,
             number: 0,
+            head,
         };
         failpoint::hit(Point::BeforeAnnounce);
         peer.tx.push(Header::new(Kind::Rts, op.verb as u8, op.sid(key)), &rts.body());

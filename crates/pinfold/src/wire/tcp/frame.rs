@@ -31,6 +31,10 @@ pub(crate) const HEAD_BYTES: usize = 32;
 
 const WANTS_WORD: u64 = 1 << 63;
 
+/// Flags of an announcement: it lacked only credit; the first bytes of the message follow.
+const RTS_UNASKED: u64 = 1;
+const RTS_HEADED: u64 = 2;
+
 /// The signals, which are no descriptors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u64)]
@@ -75,7 +79,8 @@ fn words(header: Header) -> Option<usize> {
         Kind::TagHigh | Kind::Cancel => Some(0),
         Kind::Eager => Some(3),
         Kind::Data => Some(2),
-        Kind::Rts | Kind::Cts => Some(3),
+        Kind::Rts => Some(4),
+        Kind::Cts => Some(3),
         Kind::Fin => Some(2),
         Kind::Open => Some(4),
         Kind::Opened => Some(2),
@@ -149,7 +154,11 @@ pub(crate) fn crossing(header: Header, body: &mut Body) -> Option<(usize, Option
     };
     // The facts that the other side needs come first.
     match header.kind()? {
-        Kind::Rts => body[2] = u64::from(Rts::read(body).unasked),
+        Kind::Rts => {
+            let Rts { unasked, head, .. } = Rts::read(body);
+            body[2] = u64::from(unasked) | if head.is_some() { RTS_HEADED } else { 0 };
+            body[3] = head.unwrap_or(0);
+        }
         Kind::Cts => {
             if let Some(Cts::Stream { want, credit, stored, .. }) = Cts::read(body) {
                 body[..3].copy_from_slice(&[want, credit, stored.into()]);
@@ -217,8 +226,8 @@ pub(crate) fn arrived(header: Header, words: &Body) -> Option<(Body, Follows)> {
         },
         Kind::Rts => {
             let place = Place { at: 0, parts: 0 };
-            let [tag, len, unasked, ..] = *words;
-            let (unasked, exported, list) = (unasked != 0, None, None);
+            let [tag, len, flags, head, ..] = *words;
+            let (unasked, exported, list) = (flags & RTS_UNASKED != 0, None, None);
             let rts = Rts {
                 tag,
                 len,
@@ -230,6 +239,7 @@ pub(crate) fn arrived(header: Header, words: &Body) -> Option<(Body, Follows)> {
                 exported,
                 list,
                 number: 0,
+                head: (flags & RTS_HEADED != 0).then_some(head),
             };
             body = rts.body();
             Follows::Nothing
@@ -323,7 +333,8 @@ mod tests {
                 }
                 if header.kind() == Some(Kind::Rts) {
                     let rts = Rts::read(&there);
-                    prop_assert!(rts.stream && !rts.given && rts.exported.is_none() && rts.list.is_none());
+                    let is_bare = rts.exported.is_none() && rts.list.is_none();
+                    prop_assert!(rts.stream && !rts.given && is_bare);
                     prop_assert_eq!((rts.place.at, rts.place.parts, rts.number), (0, 0, 0));
                 }
                 if header.kind() == Some(Kind::Cts) {
@@ -397,10 +408,11 @@ mod tests {
             given,
             exported,
             list,
-            number: 9,
+            number: 0,
+            head: Some(8),
         };
         let nowhere = Place { at: 0, parts: 0 };
-        let there = Rts { place: nowhere, number: 0, ..rts };
+        let there = Rts { place: nowhere, ..rts };
         assert_eq!(over(Kind::Rts, rts.body()), Some(there.body()));
         assert_eq!(over(Kind::Rts, Rts { given: true, ..rts }.body()), None);
         for stored in [false, true] {

@@ -143,6 +143,12 @@ impl<T> Arena<T> {
         (entry.seq == ticket.seq && entry.value.is_some()).then_some(ticket.slot)
     }
 
+    /// The name of the entry in `slot`, if there is one.
+    pub(super) fn ticket(&self, slot: u32) -> Option<Ticket> {
+        let entry = self.slots.get(slot as usize).filter(|entry| entry.value.is_some())?;
+        Some(Ticket { slot, seq: entry.seq })
+    }
+
     #[inline]
     pub(super) fn get(&self, slot: u32) -> Option<&T> {
         self.slots.get(slot as usize)?.value.as_ref()

@@ -192,6 +192,29 @@ impl<P: Copy, U> Matcher<P, U> {
         self.unexpected.find(from, tag)
     }
 
+    /// Has the earliest arrived message that matches found by no other receive. It keeps its place
+    /// until it is [taken](Self::take_claimed), [put back](Self::unclaim) or removed.
+    pub(crate) fn claim(&mut self, from: Source, tag: TagMatch) -> Option<UnexpectedKey> {
+        self.unexpected.claim(from, tag).map(UnexpectedKey)
+    }
+
+    /// Has a message that was claimed found again.
+    pub(crate) fn unclaim(&mut self, key: UnexpectedKey) {
+        self.unexpected.unclaim(key.0);
+    }
+
+    /// A message that was claimed, with its sender, tag and number; `None` if it was removed.
+    pub(crate) fn claimed(&self, key: UnexpectedKey) -> Option<(PeerId, u64, u64, &U)> {
+        self.unexpected.claimed(key.0)
+    }
+
+    /// The same, removed: it is the message that was [matched](Self::matched) last.
+    pub(crate) fn take_claimed(&mut self, key: UnexpectedKey) -> Option<(PeerId, u64, U)> {
+        let (peer, tag, arrival, value) = self.unexpected.take_claimed(key.0)?;
+        self.matched = arrival;
+        Some((peer, tag, value))
+    }
+
     /// A stored message, if it is still stored: its bytes may still be coming in.
     #[inline]
     pub(crate) fn unexpected_mut(&mut self, key: UnexpectedKey) -> Option<&mut U> {

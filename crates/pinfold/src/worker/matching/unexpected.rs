@@ -2,7 +2,8 @@
 //!
 //! Every message is in the arena, and in the index of every *live* class. A class goes live when
 //! a receive of its shape scanned too far, and is maintained from then on until the queue is short
-//! again or until maintaining it has cost more than building it anew.
+//! again or until maintaining it has cost more than building it anew. A message that was claimed
+//! keeps its place in the arena, and is in no index.
 
 use super::{
     CLASSES_MAX, KEPT_MAX, SCAN_AGAIN, SCAN_MAX, Source, TagMatch,
@@ -19,6 +20,8 @@ struct Message<U> {
     tag: u64,
     /// The message's number among all that have come. Rises along the arena and along each index.
     arrival: u64,
+    /// True if it was claimed: no receive finds it, and it is in no index.
+    claimed: bool,
     value: U,
 }
 
@@ -53,7 +56,7 @@ impl<U> Unexpected<U> {
 
     #[inline]
     pub(super) fn push(&mut self, peer: PeerId, tag: u64, arrival: u64, value: U) -> Ticket {
-        let ticket = self.arena.push(Message { peer, tag, arrival, value });
+        let ticket = self.arena.push(Message { peer, tag, arrival, claimed: false, value });
         if self.live > 0 {
             self.index(ticket.slot, peer, tag);
         }
@@ -64,14 +67,50 @@ impl<U> Unexpected<U> {
     pub(super) fn insert(&mut self, peer: PeerId, tag: u64, arrival: u64, value: U) -> Ticket {
         let later = |(_, it): &(u32, &Message<U>)| it.arrival > arrival;
         let next = self.arena.iter().find(later).map_or(NIL, |(slot, _)| slot);
-        let ticket = self.arena.insert(Message { peer, tag, arrival, value }, next);
+        let message = Message { peer, tag, arrival, claimed: false, value };
+        let ticket = self.arena.insert(message, next);
+        self.index_in_place(ticket.slot);
+        ticket
+    }
+
+    /// Has a message that matches found no more, until it is [put back](Unexpected::unclaim) or
+    /// [taken](Unexpected::take_claimed).
+    pub(super) fn claim(&mut self, from: Source, tag: TagMatch) -> Option<Ticket> {
+        let slot = self.locate(from, tag)?;
+        self.unindex(slot);
+        self.arena.get_mut(slot)?.claimed = true;
+        self.arena.ticket(slot)
+    }
+
+    /// Has a message that was claimed found again, in its place.
+    pub(super) fn unclaim(&mut self, ticket: Ticket) {
+        let Some(slot) = self.arena.slot_of(ticket) else { return };
+        let Some(it) = self.arena.get_mut(slot).filter(|it| it.claimed) else { return };
+        it.claimed = false;
+        self.index_in_place(slot);
+    }
+
+    /// A message that was claimed, with its sender, tag and number, removed.
+    pub(super) fn take_claimed(&mut self, ticket: Ticket) -> Option<(PeerId, u64, u64, U)> {
+        let slot = self.arena.slot_of(ticket)?;
+        self.remove_slot(slot).map(|it| (it.peer, it.tag, it.arrival, it.value))
+    }
+
+    /// A message that was claimed, with its sender, tag and number.
+    pub(super) fn claimed(&self, ticket: Ticket) -> Option<(PeerId, u64, u64, &U)> {
+        let it = self.arena.get(self.arena.slot_of(ticket)?)?;
+        Some((it.peer, it.tag, it.arrival, &it.value))
+    }
+
+    /// Adds a message to every live class, before those that came later.
+    fn index_in_place(&mut self, slot: u32) {
         let arena = &self.arena;
+        let Some(&Message { peer, tag, arrival, .. }) = arena.get(slot) else { return };
         let later = |slot| arena.get(slot).is_some_and(|it| it.arrival > arrival);
         for class in self.classes.iter_mut().filter(|class| class.live) {
             let key = class.shape.key(peer, tag);
-            class.index.insert(&mut class.links, key, ticket.slot, later);
+            class.index.insert(&mut class.links, key, slot, later);
         }
-        ticket
     }
 
     /// The message with its sender, tag and number.
@@ -118,7 +157,7 @@ impl<U> Unexpected<U> {
                 return class.index.head(Key::of(from, tag));
             }
         }
-        let matches = |it: &Message<U>| tag.matches(it.tag) && from.matches(it.peer);
+        let matches = |it: &Message<U>| !it.claimed && tag.matches(it.tag) && from.matches(it.peer);
         match self.arena.scan(SCAN_MAX, matches) {
             Scan::Found(slot) => Some(slot),
             Scan::Nowhere => None,
@@ -137,7 +176,7 @@ impl<U> Unexpected<U> {
         class.shape = shape;
         class.live = true;
         class.idle = 0;
-        for (slot, it) in self.arena.iter() {
+        for (slot, it) in self.arena.iter().filter(|(_, it)| !it.claimed) {
             class.index.push(&mut class.links, shape.key(it.peer, it.tag), slot);
         }
         self.live += 1;
@@ -191,7 +230,7 @@ impl<U> Unexpected<U> {
     }
 
     fn unindex(&mut self, slot: u32) {
-        let Some(it) = self.arena.get(slot) else { return };
+        let Some(it) = self.arena.get(slot).filter(|it| !it.claimed) else { return };
         for class in self.classes.iter_mut().filter(|class| class.live) {
             class.index.remove(&mut class.links, class.shape.key(it.peer, it.tag), slot);
         }

@@ -43,6 +43,7 @@ fn waiting(token: u32, len: u64) -> Item {
         exported,
         list,
         number: 0,
+        head: None,
     };
     item(token, What::Waiting { sid: token, rts })
 }

@@ -394,6 +394,7 @@ fn what_means_nothing_elsewhere_is_not_sent() {
         exported,
         list,
         number: 1,
+        head: None,
     };
     one.tx.push(Header::new(Kind::Rts, 0, 1), &given.body());
     let ended = one.bridge.turn(false, &mut one.budget).unwrap_err();

@@ -1,0 +1,237 @@
+#![allow(unsafe_code)]
+//! Progress: what has ended in the library is told to the program.
+//!
+//! **Invariant.** Of a buffer for many messages, only the headers of messages that are complete are
+//! read, before the program is told of them.
+
+use pinfold::{Completed, Completion, Error, PeerId, Received};
+
+use crate::{
+    buffer::{Memory, Whole},
+    cq::{Event, Failure},
+    ffi::flags::*,
+    guard::Code,
+    header::{self, Header},
+    op::{Key, Kind, Op},
+    state::{Inside, code},
+};
+
+/// Completions that are taken at a time.
+const BATCH: usize = 64;
+
+/// Turns between two looks at peers whose word is awaited.
+const LOOK_TURNS: u32 = 256;
+
+impl Inside<'_> {
+    /// A turn of progress.
+    pub fn turn(&mut self) {
+        let mut batch = std::mem::take(&mut self.state.batch);
+        loop {
+            let taken = match self.queue().poll(&mut batch, BATCH) {
+                Ok(taken) => taken,
+                // In a forked child.
+                Err(_) => 0,
+            };
+            batch.drain(..).for_each(|completion| self.ended(completion));
+            if taken < BATCH {
+                break;
+            }
+        }
+        self.state.batch = batch;
+        self.post_deferred();
+        self.state.turns = self.state.turns.wrapping_add(1);
+        if !self.state.unconfirmed.is_empty() && self.state.turns % LOOK_TURNS == 0 {
+            self.fail_unconfirmed();
+        }
+    }
+
+    /// An operation has ended in the library.
+    fn ended(&mut self, completion: Completion) {
+        let key = Key::of(completion.context);
+        let Some(op) = self.state.ops.get(key) else { return };
+        match op.kind {
+            Kind::Receive | Kind::Multi(_) => self.received(key, completion),
+            Kind::Confirmed(ref mut state) if completion.result.is_ok() => {
+                state.is_sent = true;
+                self.end_confirmed(key);
+            }
+            _ => {
+                if let Some(op) = self.state.ops.remove(key) {
+                    self.other_ended(key, op, completion);
+                }
+            }
+        }
+    }
+
+    /// An operation that is no receive has ended; it is off the table.
+    fn other_ended(&mut self, key: Key, op: Op, completion: Completion) {
+        match op.kind {
+            Kind::Send | Kind::Confirmed(_) => {
+                self.state.unconfirmed.retain(|other| *other != key);
+                match completion.result {
+                    Ok(_) => self.report(&op, Ok(op.event)),
+                    Err(error) => {
+                        self.lose(&error);
+                        self.fail(&op, code(&error));
+                    }
+                }
+            }
+            Kind::Silent => {
+                if let Err(error) = completion.result {
+                    self.lose(&error);
+                }
+            }
+            Kind::Dial { contact, way } => {
+                let result = completion.result.and_then(|completed| match completed {
+                    Completed::Connected(peer) => Ok(peer),
+                    _ => Err(Error::Cancelled),
+                });
+                self.dialled(contact, way, result);
+            }
+            // The caller says who it is by its first message.
+            Kind::Accept => match completion.result {
+                Err(Error::Closed | Error::Forked | Error::Cancelled) => {}
+                _ => self.accept(),
+            },
+            Kind::Own => match completion.result {
+                Ok(Completed::Message(message)) => {
+                    self.await_own();
+                    self.heard(message.peer(), &message);
+                }
+                Err(Error::Closed | Error::Forked | Error::Cancelled) => {}
+                _ => self.await_own(),
+            },
+            Kind::Other(_) => {
+                let Op { kind, event, reports, sequence } = op;
+                if let Kind::Other(finish) = kind {
+                    let op = Op { kind: Kind::Silent, event, reports, sequence };
+                    finish(self, op, completion);
+                }
+            }
+            Kind::Receive | Kind::Multi(_) => {}
+        }
+    }
+
+    /// Forgets connections that are gone, of which an error may tell.
+    fn lose(&mut self, error: &Error) {
+        if matches!(error, Error::PeerGone { .. } | Error::UnknownPeer { .. }) {
+            let endpoint = self.state.endpoint.clone();
+            self.state.contacts.lose_all(|peer| endpoint.peer(peer).is_none());
+        }
+    }
+
+    /// A receive has got a message, or has ended.
+    fn received(&mut self, key: Key, completion: Completion) {
+        if self.ep.caps & FI_SOURCE != 0
+            && let Some(peer) = sender(&completion)
+            && self.state.contacts.of_peer(peer).is_none()
+        {
+            // Its greeting comes first, but may be taken after it.
+            self.state.parked.push_back((key, completion));
+            return;
+        }
+        self.deliver(key, completion);
+    }
+
+    /// Messages of a peer that has said who it is are delivered.
+    pub fn unpark(&mut self) {
+        for (key, completion) in std::mem::take(&mut self.state.parked) {
+            self.received(key, completion);
+        }
+    }
+
+    fn deliver(&mut self, key: Key, mut completion: Completion) {
+        let Some(op) = self.state.ops.get(key) else { return };
+        if let Kind::Multi(at) = op.kind {
+            self.deliver_one_of_many(key, at, completion);
+            return;
+        }
+        let header = completion.take_buffer::<Memory>().map(|memory| memory.header());
+        let header = header.unwrap_or_default();
+        let Some(op) = self.state.ops.remove(key) else { return };
+        match completion.result {
+            Ok(Completed::Received(Received { peer, tag, len, .. })) => {
+                let event = self.arrived(op.event, peer, tag, len, header);
+                self.confirm(peer, header);
+                self.report(&op, Ok(event));
+            }
+            Err(Error::Truncated { len, capacity, peer, tag, .. }) => {
+                let event = self.arrived(op.event, peer, tag, capacity, header);
+                self.confirm(peer, header);
+                let beyond = len.saturating_sub(capacity) as usize;
+                self.report(&op, Err(Failure { event, code: Code(FI_ETRUNC), beyond }));
+            }
+            Err(error) => {
+                self.lose(&error);
+                self.fail(&op, code(&error));
+            }
+            Ok(_) => self.fail(&op, Code::OTHER),
+        }
+    }
+
+    /// A message has come into a buffer for many, or it takes no more.
+    fn deliver_one_of_many(&mut self, key: Key, at: usize, completion: Completion) {
+        let message = match completion.result {
+            Ok(Completed::MultiReceived(message)) => message,
+            Ok(_) => return self.fail_key(key, Code::OTHER),
+            Err(error) => {
+                self.lose(&error);
+                return self.fail_key(key, code(&error));
+            }
+        };
+        let (start, placed) = (message.range.start, message.range.len());
+        let is_whole = placed >= header::BYTES && placed as u64 == message.len;
+        let header = if placed >= header::BYTES {
+            // SAFETY: complete, and the program has not been told.
+            unsafe { Whole::header(at as *const u8, start) }
+        } else {
+            Header::default()
+        };
+        let Some(op) = self.state.ops.get(key) else { return };
+        let (mut event, reports) = (op.event, op.reports);
+        event.buf = at + start + header::BYTES;
+        if !message.is_last {
+            event.flags &= !FI_MULTI_RECV;
+        }
+        let event = self.arrived(event, message.peer, message.tag, placed as u64, header);
+        self.confirm(message.peer, header);
+        if message.is_last {
+            self.state.ops.remove(key);
+        }
+        let result = match message.result {
+            Ok(_) if is_whole => Ok(event),
+            Err(Error::Truncated { .. }) | Ok(_) => {
+                let beyond = (message.len as usize).saturating_sub(placed);
+                Err(Failure { event, code: Code(FI_ETRUNC), beyond })
+            }
+            Err(error) => Err(Failure { event, code: code(&error), beyond: 0 }),
+        };
+        self.report_as(event.flags, reports, result);
+    }
+
+    /// What the program is told of a message that has come.
+    fn arrived(&mut self, event: Event, peer: PeerId, tag: u64, len: u64, header: Header) -> Event {
+        let source = match self.state.contacts.of_peer(peer) {
+            Some(contact) if self.ep.caps & FI_SOURCE != 0 => self.number_of(contact),
+            _ => FI_ADDR_UNSPEC,
+        };
+        Event {
+            len: (len as usize).saturating_sub(header::BYTES),
+            tag: if event.flags & FI_TAGGED != 0 { tag & header::TAG_BITS } else { 0 },
+            data: u64::from(header.data.unwrap_or(0)),
+            flags: event.flags | if header.data.is_some() { FI_REMOTE_CQ_DATA } else { 0 },
+            source,
+            ..event
+        }
+    }
+}
+
+/// The sender of a message that has come.
+fn sender(completion: &Completion) -> Option<PeerId> {
+    match &completion.result {
+        Ok(Completed::Received(received)) => Some(received.peer),
+        Ok(Completed::MultiReceived(message)) => Some(message.peer),
+        Err(Error::Truncated { peer, .. }) => Some(*peer),
+        _ => None,
+    }
+}

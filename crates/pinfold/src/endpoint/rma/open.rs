@@ -1,0 +1,74 @@
+//! Memory of peers that is opened without a wait.
+
+use std::{
+    fmt,
+    marker::PhantomData,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use super::{
+    ByAddress, ByOffset, RegionKey,
+    access::Inner,
+    remote::{Addressing, Remote},
+};
+use crate::{
+    Endpoint, PeerId, Result,
+    endpoint::request::{Request, request_methods},
+    worker::op::Done,
+};
+
+/// The opening of memory of a peer that was asked for. Dropped early it is forgotten.
+#[must_use = "dropped, it opens nothing"]
+pub struct OpenRequest<N: Addressing> {
+    inner: Request<Asked>,
+    addressing: PhantomData<N>,
+}
+
+/// The memory that was asked for, and the endpoint that did.
+struct Asked {
+    endpoint: std::sync::Weak<crate::worker::shared::Shared>,
+    peer: PeerId,
+    key: RegionKey,
+}
+
+impl Endpoint {
+    /// As [`Endpoint::open_region`], but does not wait for the owner.
+    ///
+    /// # Errors
+    /// The result's: as [`Endpoint::open_region`].
+    pub fn open_region_request(&self, peer: PeerId, key: &RegionKey) -> OpenRequest<ByOffset> {
+        OpenRequest::post(self, peer, key)
+    }
+
+    /// As [`Endpoint::open_space`], but does not wait for the owner.
+    ///
+    /// # Errors
+    /// The result's: as [`Endpoint::open_space`].
+    pub fn open_space_request(&self, peer: PeerId, key: &RegionKey) -> OpenRequest<ByAddress> {
+        OpenRequest::post(self, peer, key)
+    }
+}
+
+impl<N: Addressing> OpenRequest<N> {
+    fn post(endpoint: &Endpoint, peer: PeerId, key: &RegionKey) -> OpenRequest<N> {
+        let shared = endpoint.shared();
+        let posted = shared.enter().and_then(|mut engine| engine.ask(peer, key));
+        let asked = Asked { endpoint: Arc::downgrade(shared), peer, key: *key };
+        OpenRequest { inner: Request::of(shared, posted, asked), addressing: PhantomData }
+    }
+
+    fn output((done, asked): (Result<Done>, Asked)) -> Result<Remote<N>> {
+        let Asked { endpoint, peer, key } = asked;
+        let shared = endpoint.upgrade().ok_or(crate::Error::Closed)?;
+        Inner::opened(&shared, peer, &key, done).map(Remote::of)
+    }
+
+    request_methods!(Result<Remote<N>>);
+}
+
+impl<N: Addressing> fmt::Debug for OpenRequest<N> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("OpenRequest").finish_non_exhaustive()
+    }
+}
