@@ -15,6 +15,8 @@ use pinfold_netns::{Link, Namespace, user, veth};
 use super::{place::Place, program};
 
 const ADDRESSES: [Ipv4Addr; 2] = [Ipv4Addr::new(10, 77, 0, 1), Ipv4Addr::new(10, 77, 0, 2)];
+/// The name of the link on either host.
+pub(super) const LINK: &str = "eth0";
 const PREFIX: u8 = 24;
 /// The largest packet, bytes.
 const MTU: u32 = 1500;
@@ -74,7 +76,7 @@ impl Hosts {
 
     fn cabled() -> Result<Hosts, pinfold_netns::Error> {
         let networks = [Namespace::new()?, Namespace::new()?];
-        let (one, other) = veth::pair((&networks[0], "eth0"), (&networks[1], "eth0"), MTU)?;
+        let (one, other) = veth::pair((&networks[0], LINK), (&networks[1], LINK), MTU)?;
         let ends = [one, other];
         for (end, address) in ends.iter().zip(ADDRESSES) {
             end.add_address(IpAddr::V4(address), PREFIX)?;

@@ -14,7 +14,7 @@ use serde_json::json;
 use super::{
     args::{Kind, Over, RunArgs},
     find::Mpi,
-    hosts::Ways,
+    hosts::{LINK, Ways},
     place::Place,
     provider::Provider,
 };
@@ -81,6 +81,14 @@ impl Plan {
                     variables.insert("PINFOLD_HOST", "127.0.0.1".into());
                 }
             }
+        }
+        if ways.is_some() {
+            // The kernel is one all the same: shared memory and the loopback would do for some.
+            match (args.over, mpi.kind) {
+                (Over::Own, Kind::Mpich) => variables.insert("UCX_TLS", "self,tcp".into()),
+                (Over::Tcp, _) => variables.insert("FI_TCP_IFACE", LINK.into()),
+                _ => None,
+            };
         }
         let removed = DIVERTING.into_iter().filter(|name| !variables.contains_key(name)).collect();
         let words = starter(args.ranks, mpi, ways).into_iter();
@@ -198,6 +206,10 @@ fn starter(ranks: u32, mpi: &Mpi, ways: Option<&Ways>) -> Vec<OsString> {
                 add(&["--allow-run-as-root"]);
             }
             add(&["--oversubscribe", "-n", &ranks.to_string()]);
+            if ways.is_some() {
+                // Else the first host has them all.
+                add(&["--map-by", "node"]);
+            }
             if let Some(Ways { addresses: [one, other], agent, .. }) = ways {
                 let slots = ranks.div_ceil(2);
                 add(&["--host", &format!("{one}:{slots},{other}:{slots}")]);
@@ -303,8 +315,13 @@ mod tests {
         assert_eq!(mpich.variables["PINFOLD_KEY_FILE"], "/run/key");
         assert!(!mpich.variables.contains_key("PINFOLD_HOST"));
         let open = plan(Kind::Openmpi, "5.0.11", "-n 3 --hosts 2 -- prog", true);
-        let hosts = "--host 10.77.0.1:2,10.77.0.2:2 --prtemca plm_ssh_agent /run/agent prog";
+        let hosts =
+            "--map-by node --host 10.77.0.1:2,10.77.0.2:2 --prtemca plm_ssh_agent /run/agent prog";
         assert!(line(&open).ends_with(hosts), "{}", line(&open));
+        let own = plan(Kind::Mpich, "5.0.2", "--hosts 2 --over own -- prog", true);
+        assert_eq!(own.variables["UCX_TLS"], "self,tcp");
+        let tcp = plan(Kind::Mpich, "5.0.2", "--hosts 2 --over tcp -- prog", true);
+        assert_eq!(tcp.variables["FI_TCP_IFACE"], "eth0");
         let four = plan(Kind::Openmpi, "4.1.4", "--hosts 2 -- prog", true);
         assert!(line(&four).ends_with("--mca plm_rsh_agent /run/agent prog"), "{}", line(&four));
     }
