@@ -21,6 +21,7 @@ use crate::{
     handle::{self, Face},
     lock::{Guarded, Held, Lock},
     mr,
+    regions::Regions,
 };
 
 /// A domain.
@@ -34,6 +35,8 @@ pub struct Domain {
     pub endpoints: Guarded<Vec<Arc<Ep>>>,
     /// The queue for events of objects that have none of their own.
     pub eq: Guarded<Option<Arc<Eq>>>,
+    /// The memory that peers may use.
+    pub regions: Arc<Regions>,
     /// The thread that makes progress where the program does not.
     pub driver: Option<auto::Driver>,
     /// Cloned by all that stands on it.
@@ -107,6 +110,7 @@ pub unsafe extern "C" fn open(
             mr_mode: attr.map_or(0, |it| it.mr_mode),
             endpoints: Guarded::new(Vec::new()),
             eq: Guarded::new(None),
+            regions: Arc::default(),
             driver: if is_driven { Some(auto::Driver::new()?) } else { None },
             uses: Arc::new(()),
             _fabric: Arc::clone(&fabric.uses),

@@ -5,7 +5,10 @@
 use std::{
     collections::VecDeque,
     ffi::{c_int, c_void},
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
     time::{Duration, Instant},
 };
 
@@ -13,6 +16,7 @@ use pinfold::CompletionQueue;
 use rustc_hash::FxHashMap;
 
 use crate::{
+    access::Memory,
     address::{self, Address},
     atomic, attr, av,
     contacts::Contacts,
@@ -35,6 +39,9 @@ use crate::{
     tagged,
 };
 
+/// The number of the next endpoint.
+static NUMBER: AtomicU64 = AtomicU64::new(0);
+
 /// How long an endpoint that closes waits for operations to end.
 const CLOSING: Duration = Duration::from_secs(2);
 
@@ -44,6 +51,8 @@ pub struct Ep {
     pub caps: u64,
     /// The queue of what ends in the library.
     pub queue: CompletionQueue,
+    /// Its number in this process.
+    pub number: u64,
     state: Guarded<State>,
     pub uses: Arc<()>,
     _domain: Arc<()>,
@@ -154,6 +163,7 @@ pub unsafe extern "C" fn open(
             claims: FxHashMap::default(),
             parked: VecDeque::new(),
             unconfirmed: Vec::new(),
+            memory: Memory::default(),
             turns: 0,
             batch: Vec::new(),
         };
@@ -161,6 +171,7 @@ pub unsafe extern "C" fn open(
             domain: Arc::clone(domain),
             caps: info.caps,
             queue,
+            number: NUMBER.fetch_add(1, Ordering::Relaxed),
             state: Guarded::new(state),
             uses: Arc::new(()),
             _domain: Arc::clone(&domain.uses),
@@ -204,7 +215,9 @@ fn shut(ep: &Arc<Ep>) {
             ended.clear();
         }
         inside.state.claims.clear();
+        inside.state.memory = Memory::default();
     });
+    ep.domain.regions.forget(ep.number);
     if let Some(driver) = &ep.domain.driver {
         driver.forget(&ep.queue);
     }
@@ -310,6 +323,7 @@ fn enable(ep: &Arc<Ep>) -> Answer {
         if state.tx.cq.is_none() && state.rx.cq.is_none() && state.counters.is_empty() {
             return Err(Code(FI_ENOCQ));
         }
+        inside.serve_memory()?;
         inside.state.is_enabled = true;
         inside.open_doors();
         Ok(())

@@ -8,13 +8,14 @@ use std::{
 };
 
 use crate::{
+    cntr,
     cq::{self, Cq},
     domain, eq,
     ffi::{
         flags::{FI_CLASS_CNTR, FI_CLASS_CQ, FI_CLASS_EQ, FI_CLASS_FABRIC},
         info::FiFabricAttr,
         object::{FiOps, FiOpsFabric, Fid, FidEq, FidFabric},
-        queue::FidCq,
+        queue::{FidCntr, FidCq},
     },
     guard::{self, Code},
     handle::{self, Face},
@@ -103,8 +104,10 @@ unsafe extern "C" fn trywait(_: *mut FidFabric, fids: *mut *mut Fid, count: c_in
                     // SAFETY: as above.
                     eq::may_sleep(unsafe { handle::of_fid::<FidEq>(fid)? })?;
                 }
-                // Counters have no descriptor.
-                FI_CLASS_CNTR => return Err(Code::NO_SYS),
+                FI_CLASS_CNTR => {
+                    // SAFETY: as above.
+                    cntr::may_sleep(unsafe { handle::of_fid::<FidCntr>(fid)? })?;
+                }
                 _ => return Err(Code::INVALID),
             }
         }

@@ -19,12 +19,15 @@
 
 pub mod ffi;
 
+mod access;
 mod address;
+mod arithmetic;
 mod atomic;
 mod attr;
 mod auto;
 mod av;
 mod buffer;
+mod change;
 mod claim;
 mod cntr;
 mod contacts;
@@ -45,7 +48,10 @@ mod op;
 mod progress;
 pub mod prov;
 mod receive;
+mod regions;
 mod rma;
 mod send;
+mod served;
+mod served_wire;
 mod state;
 mod tagged;

@@ -39,6 +39,7 @@ impl Inside<'_> {
         }
         self.state.batch = batch;
         self.post_deferred();
+        self.turn_memory();
         self.state.turns = self.state.turns.wrapping_add(1);
         if !self.state.unconfirmed.is_empty() && self.state.turns % LOOK_TURNS == 0 {
             self.fail_unconfirmed();

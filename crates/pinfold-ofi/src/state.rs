@@ -6,6 +6,7 @@ use pinfold::{Claimed, Completion, CompletionQueue, Endpoint};
 use rustc_hash::FxHashMap;
 
 use crate::{
+    access::Memory,
     address::{Address, own_ip},
     attr,
     av::Av,
@@ -41,6 +42,8 @@ pub struct State {
     pub parked: VecDeque<(Key, Completion)>,
     /// Sends that wait for their receivers' word.
     pub unconfirmed: Vec<Key>,
+    /// The regions of peers, and news of what they do with this side's.
+    pub memory: Memory,
     pub turns: u32,
     pub batch: Vec<Completion>,
 }

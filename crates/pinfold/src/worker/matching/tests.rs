@@ -1,5 +1,6 @@
 //! The order rules, the cost, the memory, and a comparison with a plain list.
 
+mod claims;
 mod standing;
 
 use proptest::prelude::*;
