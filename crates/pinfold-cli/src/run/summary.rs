@@ -163,7 +163,7 @@ impl Summary {
             0 => "-".to_owned(),
             _ => format!("{:.1} %", part as f64 * 100.0 / whole as f64),
         };
-        lines.push(format!("{:<8} {:>12} {:>8} {:>12} {:>8}", "path", "messages", "", "bytes", ""));
+        lines.push(format!("{:<8} {:>12} {:>21}", "path", "messages", "bytes"));
         for (path, count) in Path::ALL.into_iter().zip(counts) {
             if count.messages > 0 {
                 lines.push(format!(
