@@ -231,16 +231,20 @@ def bytes_text(size):
     return f"{size} B"
 
 
+def number(value):
+    return f"{value:,.0f}" if value >= 1000 else f"{value:.3g}"
+
+
 def table(bench):
     """Lines for people."""
     found = []
     for row, distance, name, same, best in bench.compared():
         ours = row.median(name, distance)
-        text = f"{ours:10.4g} {row.unit:<6}"
+        text = f"{number(ours):>10} {row.unit:<6}"
         against = []
         for other in (same, best):
             value = row.median(other, distance) if other else None
-            against.append(f"{row.ratio(ours, value):6.2f}x {value:10.4g} {other}" if other else "-")
+            against.append(f"{row.ratio(ours, value):6.2f}x {number(value):>10} {other}" if other else "-")
         ratio = row.ratio(ours, row.median(best, distance))
         found.append((ratio, f"{row.name:<44} {distance:<6} {name:<16} {text} {against[0]:<36} {against[1]}"))
     head = f"{'row':<44} {'class':<6} {'Pinfold under':<16} {'':<17} {'the same MPI, best other':<36} the best of all others"
