@@ -2,7 +2,6 @@
 //! outside: they are gone with the last process in them, however this one ends.
 
 use std::{
-    fs,
     net::{IpAddr, Ipv4Addr},
     os::fd::{AsFd, AsRawFd},
     path::PathBuf,
@@ -98,12 +97,6 @@ impl Hosts {
             .each_ref()
             .map(|network| format!("/proc/{}/fd/{}", process::id(), network.as_fd().as_raw_fd()));
         let names = ["pinfold-1", "pinfold-2"];
-        for name in names {
-            // Else a host's endpoints would find each other by their names' files.
-            let path = place.path(name);
-            fs::create_dir(&path)
-                .map_err(|error| format!("cannot make {}: {error}", path.display()))?;
-        }
         let script = agent(&addresses, &networks, names, &place.path(""));
         Ok(Ways { agent: place.write("agent", 0o700, script.as_bytes())?, addresses })
     }
@@ -149,6 +142,7 @@ fn agent(
     text +=
         &format!("export PINFOLD_HOST=\"$address\" PINFOLD_DIR='{}'\"$name\"\n", place.display());
     // The name is for MPIs that tell hosts apart by it.
+    // Else a host's endpoints would find each other by their names' files. Pinfold makes it.
     text += "begin='hostname \"$0\" 2>/dev/null || echo \"$0\" > /proc/sys/kernel/hostname; \
              exec sh -c \"$1\"'\n\
              exec nsenter --net=\"$network\" unshare --uts sh -c \"$begin\" \"$name\" \"$*\"\n";
@@ -157,6 +151,8 @@ fn agent(
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     #[test]
