@@ -139,10 +139,10 @@ fn agent(
         );
     }
     text += "*) echo \"there is no host $host\" >&2; exit 255 ;;\nesac\n";
+    // Else endpoints of both hosts would find each other by their names' files. Pinfold makes it.
     text +=
         &format!("export PINFOLD_HOST=\"$address\" PINFOLD_DIR='{}'\"$name\"\n", place.display());
     // The name is for MPIs that tell hosts apart by it.
-    // Else a host's endpoints would find each other by their names' files. Pinfold makes it.
     text += "begin='hostname \"$0\" 2>/dev/null || echo \"$0\" > /proc/sys/kernel/hostname; \
              exec sh -c \"$1\"'\n\
              exec nsenter --net=\"$network\" unshare --uts sh -c \"$begin\" \"$name\" \"$*\"\n";
