@@ -1,10 +1,10 @@
 # Each target is a script in scripts/ that can also be run alone.
 
 .DEFAULT_GOAL := help
-.PHONY: help perf test checked mutants promises lint doc setup clean
+.PHONY: help perf test checked mutants promises mpi-test bench-mpi lint doc setup clean
 
 help: ## Show this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-7s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 perf: ## Measure messages beside what one would use instead; ARGS="..." for pinfold perf
 	@scripts/perf.sh $(ARGS)
@@ -20,6 +20,12 @@ mutants: ## Take each check out of the sources, one at a time, and see a test fa
 
 promises: ## Attack what is promised, add up what came of it; ARGS="--minutes N --only KIND --publish"
 	@scripts/promises.sh $(ARGS)
+
+mpi-test: ## Run mpi4py's suite over Pinfold under MPICH and Open MPI, and over libfabric's own; ARGS="--only NAME"
+	@scripts/mpi-test.sh $(ARGS)
+
+bench-mpi: ## Measure MPI over Pinfold beside its rivals; ARGS="--rounds N --only GROUP"
+	@scripts/bench-mpi.sh $(ARGS)
 
 lint: ## Check formatting, rules, circles, the map, clippy and the documentation
 	@scripts/setup.sh

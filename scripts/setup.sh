@@ -25,6 +25,22 @@ if [ ${#packages[@]} -gt 0 ]; then
     "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive $install
 fi
 
+# For MPI over Pinfold: environments of Python, headers to build mpi4py with, and libfabric for one of the measurements.
+# Without them those checks are skipped.
+wanted=()
+have python3 || wanted+=(python3)
+python3 -c 'import ensurepip, venv' 2> /dev/null || wanted+=(python3-venv)
+header='import os, sysconfig; os.stat(os.path.join(sysconfig.get_path("include"), "Python.h"))'
+python3 -c "$header" 2> /dev/null || wanted+=(python3-dev)
+if [ ! -e /usr/include/rdma/fabric.h ]; then wanted+=(libfabric-dev); fi
+if [ ${#wanted[@]} -gt 0 ] && have apt-get && { [ "$(id -u)" = 0 ] || have sudo; }; then
+    as_root=()
+    [ "$(id -u)" = 0 ] || as_root=(sudo)
+    say "installing ${wanted[*]}"
+    { "${as_root[@]}" apt-get update && "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive \
+        apt-get install -y --no-install-recommends "${wanted[@]}"; } || say "not installed: ${wanted[*]}"
+fi
+
 have cargo || die "there is no cargo; install Rust $rust_min or newer (https://rustup.rs)"
 rust=$(rustc --version | cut -d ' ' -f 2)
 if [ "$(printf '%s\n' "$rust_min" "$rust" | sort -V | head -n 1)" != "$rust_min" ]; then

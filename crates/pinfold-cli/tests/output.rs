@@ -13,7 +13,7 @@ const PROGRAM: &str = env!("CARGO_BIN_EXE_pinfold");
 const CLOSED: i32 = 128 + 13;
 
 /// Commands that print, and end by themselves.
-const COMMANDS: [&[&str]; 24] = [
+const COMMANDS: [&[&str]; 25] = [
     &["--help"],
     &["-h"],
     &["help"],
@@ -27,6 +27,7 @@ const COMMANDS: [&[&str]; 24] = [
     &["perf", "send-modes", "--help"],
     &["send", "--help"],
     &["recv", "-h"],
+    &["run", "--help"],
     &["top", "--help"],
     &["tune", "--help"],
     &["top"],
@@ -49,8 +50,8 @@ const MEASURING: [&[&str]; 5] = [
     &["perf", "tcp", "--latency", "8", "--stream", "64K", "--rounds", "1", "--no-tools"],
 ];
 
-/// Commands whose receipts are lost in `transfer/console.rs`.
-const ELSEWHERE: [&str; 2] = ["send", "recv"];
+/// Commands whose receipts are lost in `transfer/console.rs`, and those whose plan is in `run.rs`.
+const ELSEWHERE: [&str; 3] = ["send", "recv", "run"];
 
 fn run(words: &[&str], stdout: Stdio, stderr: Stdio) -> Output {
     let mut command = Command::new(PROGRAM);

@@ -29,7 +29,7 @@ fn well(output: &Output) -> String {
 #[test]
 fn every_subcommand_says_what_it_does() {
     let dir = tempfile::tempdir().unwrap();
-    let words: [&[&str]; 11] = [
+    let words: [&[&str]; 12] = [
         &[],
         &["doctor"],
         &["perf"],
@@ -38,6 +38,7 @@ fn every_subcommand_says_what_it_does() {
         &["perf", "tcp"],
         &["send"],
         &["recv"],
+        &["run"],
         &["top"],
         &["tune"],
         &["help", "perf"],

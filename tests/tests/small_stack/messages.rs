@@ -185,6 +185,9 @@ fn endpoints_say_how_they_are() {
             }
         }
         assert!(!status::endpoints().unwrap().endpoints.is_empty());
+        // The environment names no place for it.
+        status::report(&endpoint.counters()).unwrap();
+        assert!(status::reports(std::path::Path::new("/nowhere")).is_err());
         endpoint.disconnect(peer);
     };
     here("says", look, look);

@@ -22,10 +22,8 @@ use super::{Builder, Progress};
 use crate::{
     Counters, Error, Result,
     copy::Counts,
-    worker::{
-        config::Config,
-        shared::{Inside, Shared},
-    },
+    status,
+    worker::{config::Config, shared::Shared},
 };
 
 /// One party to the exchange of messages: it connects to others, others connect to it if it
@@ -87,7 +85,13 @@ pub(crate) struct Owner {
 impl Drop for Owner {
     fn drop(&mut self) {
         // In a forked child the endpoint stays the parent's.
+        let counters = self.shared.counters();
         let _ = self.shared.close();
+        if let Ok(counters) = counters
+            && let Err(error) = status::report(&counters)
+        {
+            tracing::warn!(%error, "counters of a closed endpoint are lost");
+        }
     }
 }
 
@@ -95,6 +99,12 @@ impl Shared {
     /// A handle of the endpoint, as long as the program has one.
     pub(crate) fn handle(&self) -> Option<Endpoint> {
         Some(Endpoint { owner: self.owner()?.downcast().ok()? })
+    }
+
+    fn counters(&self) -> Result<Counters> {
+        let engine = self.enter()?;
+        engine.core.update_copy_gauges();
+        Ok(engine.core.status.counters())
     }
 }
 
@@ -211,11 +221,7 @@ impl Endpoint {
 
     /// The counts of the endpoint's work so far. In a forked child: all zero.
     pub fn counters(&self) -> Counters {
-        let counters = |engine: Inside<'_>| {
-            engine.core.update_copy_gauges();
-            engine.core.status.counters()
-        };
-        self.shared().enter().map(counters).unwrap_or_default()
+        self.shared().counters().unwrap_or_default()
     }
 
     /// The endpoint's copies at user level of 2 KiB and more, by algorithm and by size: of

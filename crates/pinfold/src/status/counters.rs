@@ -2,7 +2,7 @@
 
 use std::ops::AddAssign;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::{
     Tally,
@@ -11,7 +11,8 @@ use super::{
 use crate::{Path, sync::AtomicU64};
 
 /// Messages and bytes by path.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct PathCount {
     /// Messages.
     pub messages: u64,
@@ -28,7 +29,8 @@ impl AddAssign for PathCount {
 
 /// One-sided operations of an endpoint on memory of peers, their regions or memory exposed by its
 /// addresses: those that succeeded.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 #[non_exhaustive]
 pub struct OneSidedCount {
     /// Writes; one with several parts counts once.
@@ -80,7 +82,8 @@ impl AddAssign for OneSidedCount {
 }
 
 /// Counts since an endpoint was made; see [`Endpoint::counters`](crate::Endpoint::counters).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 #[non_exhaustive]
 pub struct Counters {
     /// Messages sent, by path; index with [`Path`] as `usize`.

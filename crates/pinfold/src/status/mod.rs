@@ -20,6 +20,7 @@
 //! - `page`: the memory, written and read.
 //! - `publish`: the endpoint's side; `tallies`: counters outside its lock.
 //! - `counters`, `view`: the types that a reader gets.
+//! - `report`: counters of closed endpoints, left for the program that started the process.
 //! - `decode`: from a copy of a page to those; `discover`: all the pages there are.
 
 mod counters;
@@ -28,6 +29,7 @@ mod discover;
 mod layout;
 mod page;
 mod publish;
+mod report;
 mod tallies;
 mod view;
 
@@ -36,6 +38,8 @@ mod tests;
 
 use crate::sync::{AtomicU64, Ordering};
 
+#[doc(hidden)]
+pub use self::report::{DIRECTORY, Report, report, reports};
 pub use self::{
     counters::{Counters, OneSidedCount, PathCount, PeerCounters},
     discover::{endpoints, endpoints_of},
