@@ -163,6 +163,7 @@ fn fits_tx(wish: &FiTxAttr, all: u64) -> bool {
     wish.caps & !all == 0
         && wish.op_flags & !OP_FLAGS_TX == 0
         && wish.msg_order & !(ORDER | rma::ORDER) == 0
+        && wish.comp_order == 0
         && wish.inject_size <= INJECT_BYTES_MAX
         && wish.size <= OPERATIONS_MAX
         && wish.iov_limit <= PARTS_MAX
@@ -173,6 +174,7 @@ fn fits_rx(wish: &FiRxAttr, all: u64) -> bool {
     wish.caps & !all == 0
         && wish.op_flags & !OP_FLAGS_RX == 0
         && wish.msg_order & !(ORDER | rma::ORDER) == 0
+        && wish.comp_order == 0
         && wish.size <= OPERATIONS_MAX
         && wish.iov_limit <= PARTS_MAX
 }

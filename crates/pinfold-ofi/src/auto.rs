@@ -17,8 +17,9 @@ use crate::{
     guard::{Answer, Code},
 };
 
-/// The longest sleep: endpoints are looked at again after it in any case.
-const LONGEST: Duration = Duration::from_millis(100);
+/// The longest sleep. The library takes back the request to be woken with every call of the
+/// program's, so endpoints are looked at again after it in any case.
+const LONGEST: Duration = Duration::from_millis(10);
 
 /// The thread, and what it sleeps on.
 pub struct Driver {

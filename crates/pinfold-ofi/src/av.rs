@@ -34,7 +34,6 @@ pub struct Av {
     /// The queue for the ends of insertions, if they are asked for as events.
     eq: Guarded<Option<Arc<Eq>>>,
     is_async: bool,
-    pub uses: Arc<()>,
     _domain: Arc<()>,
 }
 
@@ -152,7 +151,6 @@ pub unsafe extern "C" fn open(
             table: Guarded::new(Table::default()),
             eq: Guarded::new(None),
             is_async: attr.flags & FI_COMPLETION != 0,
-            uses: Arc::new(()),
             _domain: Arc::clone(&domain.uses),
         });
         let face = FidAv { fid: handle::fid::<FidAv>(context, &OPS), ops: &AV_OPS };
@@ -164,7 +162,7 @@ pub unsafe extern "C" fn open(
 unsafe extern "C" fn close(fid: *mut Fid) -> c_int {
     guard::status(|| {
         // SAFETY: the program closes an object that it has, once.
-        unsafe { handle::take::<FidAv>(fid, |it| fabric::unused(&it.uses)) }.map(drop)
+        unsafe { handle::take::<FidAv>(fid, fabric::unbound) }.map(drop)
     })
 }
 

@@ -15,6 +15,8 @@ type Part = (*const u8, usize);
 pub struct Memory {
     header: Box<[u8; header::BYTES]>,
     parts: Parts,
+    /// The memory of its part, if that is a copy.
+    _copy: Box<[u8]>,
 }
 
 /// The parts, the header first.
@@ -40,7 +42,17 @@ impl Memory {
             [one] => Parts::Few([first, part(one)], 2),
             _ => Parts::Many(std::iter::once(first).chain(iov.iter().map(part)).collect()),
         };
-        Memory { header, parts }
+        Memory { header, parts, _copy: Box::default() }
+    }
+
+    /// A message of a copy of its own.
+    pub fn copied(header: Header, copy: Vec<u8>) -> Memory {
+        let copy = copy.into_boxed_slice();
+        let iov_base = copy.as_ptr().cast_mut().cast();
+        // SAFETY: the box stays with the buffer, and does not move its contents.
+        let memory =
+            unsafe { Memory::new(header, &[libc::iovec { iov_base, iov_len: copy.len() }]) };
+        Memory { _copy: copy, ..memory }
     }
 
     /// The header of the message that is in here.

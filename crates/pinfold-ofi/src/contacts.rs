@@ -143,3 +143,80 @@ impl Contacts {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Identifiers of peers of an endpoint that is connected with itself that often.
+    fn peers(count: usize) -> Vec<PeerId> {
+        let address = Address::fresh().unwrap().local();
+        let endpoint = pinfold::Endpoint::listen(&address).unwrap();
+        let calls: Vec<_> = (0..count).map(|_| endpoint.connect_request(&address)).collect();
+        calls.into_iter().map(|call| call.wait().unwrap()).collect()
+    }
+
+    #[test]
+    fn who_is_greeted_first_greets_back_on_the_same_connection() {
+        let mut contacts = Contacts::default();
+        let address = Address::fresh().unwrap();
+        let [peer, other] = peers(2)[..] else { panic!() };
+        assert_eq!(contacts.greeted(peer, address), Next::GreetBack);
+        let contact = contacts.of_address(address);
+        assert_eq!(contacts.of_peer(peer), Some(contact));
+        assert_eq!(
+            (contacts.get(contact).to, contacts.get(contact).from),
+            (Some(peer), Some(peer))
+        );
+        // Another connection of theirs: messages come by it, and go as before.
+        assert_eq!(contacts.greeted(other, address), Next::Nothing);
+        assert_eq!(
+            (contacts.get(contact).to, contacts.get(contact).from),
+            (Some(peer), Some(other))
+        );
+    }
+
+    #[test]
+    fn who_calls_at_the_same_time_sends_on_its_own_connection() {
+        let mut contacts = Contacts::default();
+        let address = Address::fresh().unwrap();
+        let [made, taken] = peers(2)[..] else { panic!() };
+        let contact = contacts.of_address(address);
+        contacts.get(contact).dial = Dial::Under;
+        assert_eq!(contacts.greeted(taken, address), Next::Nothing);
+        assert_eq!(contacts.get(contact).to, None);
+        contacts.connected(contact, made);
+        let it = contacts.get(contact);
+        assert_eq!((it.to, it.from, it.dial), (Some(made), Some(taken), Dial::No));
+    }
+
+    #[test]
+    fn what_is_lost_is_lost_in_both_directions() {
+        let mut contacts = Contacts::default();
+        let address = Address::fresh().unwrap();
+        let [peer, later] = peers(2)[..] else { panic!() };
+        contacts.greeted(peer, address);
+        let contact = contacts.of_address(address);
+        contacts.lost(peer);
+        assert_eq!((contacts.get(contact).to, contacts.get(contact).from), (None, None));
+        assert_eq!(contacts.greeted(later, address), Next::GreetBack);
+        contacts.lose_all(|peer| peer == later);
+        assert_eq!((contacts.get(contact).to, contacts.get(contact).from), (None, None));
+        // What came by it is still theirs.
+        assert_eq!(contacts.of_peer(later), Some(contact));
+    }
+
+    #[test]
+    fn a_number_that_is_removed_means_nobody() {
+        let (mut contacts, mut table) = (Contacts::default(), Table::default());
+        let [one, two] = [(); 2].map(|()| Address::fresh().unwrap());
+        let number = table.insert(one);
+        let contact = contacts.of_number(&table, number).unwrap();
+        assert_eq!(contacts.number(&table, contact), Some(number));
+        table.remove(number);
+        assert_eq!(contacts.of_number(&table, number), Err(Code::INVALID));
+        assert_eq!(contacts.number(&table, contact), None);
+        assert_eq!(table.insert(two), number);
+        assert_ne!(contacts.of_number(&table, number), Ok(contact));
+    }
+}

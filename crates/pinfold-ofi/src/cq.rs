@@ -34,6 +34,10 @@ use crate::{
 /// How long a thread looks for completions before it sleeps.
 const SPIN: Duration = Duration::from_micros(20);
 
+/// Turns without news after which a program that polls lets others have its core now and then:
+/// some 20 µs.
+const IDLE_TURNS: u32 = 100;
+
 /// The end of an operation that went well.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Event {
@@ -69,7 +73,6 @@ pub struct Cq {
     /// The endpoints that it is bound to.
     endpoints: Guarded<Vec<Arc<Ep>>>,
     is_signalled: AtomicBool,
-    pub uses: Arc<()>,
     _domain: Arc<()>,
 }
 
@@ -128,6 +131,13 @@ impl Cq {
         }
     }
 
+    /// An endpoint was entered: who sleeps on the queue has to arm it anew.
+    pub fn disturb(&self) {
+        if let Some(wait) = &self.wait {
+            wait.ring();
+        }
+    }
+
     /// True if the program has left so many completions that it should take some first.
     pub fn is_full(&self, held: &Held<'_>) -> bool {
         self.entries.open(held).len() >= self.size
@@ -137,6 +147,12 @@ impl Cq {
         for ep in self.endpoints.open(held).iter() {
             ep.progress(held);
         }
+    }
+
+    /// True if nothing has ended for many turns.
+    fn is_idle(&self, held: &Held<'_>) -> bool {
+        let is_idle = |ep: &Arc<Ep>| ep.idle_turns.load(Ordering::Relaxed) >= IDLE_TURNS;
+        self.endpoints.open(held).iter().all(is_idle)
     }
 
     /// Takes up to `max` completions that went well, in order; `each` gets their number and
@@ -207,18 +223,18 @@ impl Cq {
     }
 }
 
-/// Nothing is there, and the descriptor tells of the next completion.
-pub fn may_sleep(cq: &Arc<Cq>) -> Answer {
-    {
-        let held = cq.domain.hold();
-        cq.progress(&held);
-        if !cq.entries.open(&held).is_empty() {
-            return Err(Code::AGAIN);
-        }
-    }
+/// Nothing is there, after a turn of progress.
+pub fn is_quiet(cq: &Arc<Cq>) -> Answer {
     if cq.wait.is_none() {
         return Err(Code::NO_SYS);
     }
+    let held = cq.domain.hold();
+    cq.progress(&held);
+    if cq.entries.open(&held).is_empty() { Ok(()) } else { Err(Code::AGAIN) }
+}
+
+/// Nothing is there, and the descriptor tells of the next completion.
+pub fn may_sleep(cq: &Arc<Cq>) -> Answer {
     if cq.arm() { Ok(()) } else { Err(Code::AGAIN) }
 }
 
@@ -288,7 +304,6 @@ pub unsafe extern "C" fn open(
             entries: Guarded::new(VecDeque::new()),
             endpoints: Guarded::new(Vec::new()),
             is_signalled: AtomicBool::new(false),
-            uses: Arc::new(()),
             _domain: Arc::clone(&domain.uses),
         });
         let face = FidCq { fid: handle::fid::<FidCq>(context, &OPS), ops: &CQ_OPS };
@@ -300,7 +315,7 @@ pub unsafe extern "C" fn open(
 unsafe extern "C" fn close(fid: *mut Fid) -> c_int {
     guard::status(|| {
         // SAFETY: the program closes an object that it has, once.
-        unsafe { handle::take::<FidCq>(fid, |it| fabric::unused(&it.uses)) }.map(drop)
+        unsafe { handle::take::<FidCq>(fid, fabric::unbound) }.map(drop)
     })
 }
 
@@ -340,7 +355,7 @@ unsafe fn read_some(cq: &Cq, buf: *mut c_void, count: usize, sources: *mut u64) 
         return Ok(0);
     }
     let bytes = cq.entry_bytes;
-    cq.take(&held, count, |at, event| {
+    let taken = cq.take(&held, count, |at, event| {
         let entry = FiCqTaggedEntry {
             context: event.context as *mut c_void,
             flags: event.flags,
@@ -357,7 +372,13 @@ unsafe fn read_some(cq: &Cq, buf: *mut c_void, count: usize, sources: *mut u64) 
                 *sources.add(at) = event.source;
             }
         }
-    })
+    });
+    if taken.is_err() && cq.is_idle(&held) {
+        // The program polls; whoever it waits for may need this core.
+        drop(held);
+        std::thread::yield_now();
+    }
+    taken
 }
 
 unsafe extern "C" fn read(cq: *mut FidCq, buf: *mut c_void, count: usize) -> isize {

@@ -7,7 +7,7 @@ use std::{
     ffi::{c_int, c_void},
     sync::{
         Arc,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicU32, AtomicU64, Ordering},
     },
     time::{Duration, Instant},
 };
@@ -53,6 +53,8 @@ pub struct Ep {
     pub queue: CompletionQueue,
     /// Its number in this process.
     pub number: u64,
+    /// Turns of progress since something ended.
+    pub idle_turns: AtomicU32,
     state: Guarded<State>,
     pub uses: Arc<()>,
     _domain: Arc<()>,
@@ -71,7 +73,13 @@ impl Ep {
         held: &Held<'_>,
         run: impl FnOnce(&mut Inside<'_>) -> R,
     ) -> R {
-        run(&mut Inside { held, ep: self, state: self.state.open(held) })
+        let mut inside = Inside { held, ep: self, state: self.state.open(held) };
+        let result = run(&mut inside);
+        // The library takes back the request to be woken with every call.
+        for side in [&inside.state.tx, &inside.state.rx] {
+            side.cq.iter().for_each(|cq| cq.disturb());
+        }
+        result
     }
 
     /// A turn of progress.
@@ -172,6 +180,7 @@ pub unsafe extern "C" fn open(
             caps: info.caps,
             queue,
             number: NUMBER.fetch_add(1, Ordering::Relaxed),
+            idle_turns: AtomicU32::new(0),
             state: Guarded::new(state),
             uses: Arc::new(()),
             _domain: Arc::clone(&domain.uses),

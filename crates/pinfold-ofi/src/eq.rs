@@ -32,7 +32,6 @@ pub struct Eq {
     bell: EventFd,
     pollable: Epoll,
     waits: bool,
-    pub uses: Arc<()>,
     _fabric: Arc<()>,
 }
 
@@ -93,7 +92,6 @@ pub unsafe extern "C" fn open(
             bell,
             pollable,
             waits: wait != FI_WAIT_NONE,
-            uses: Arc::new(()),
             _fabric: Arc::clone(&fabric.uses),
         });
         let face = FidEq { fid: handle::fid::<FidEq>(context, &OPS), ops: &EQ_OPS };
@@ -153,7 +151,7 @@ pub fn may_sleep(eq: &Arc<Eq>) -> Answer {
 unsafe extern "C" fn close(fid: *mut Fid) -> c_int {
     guard::status(|| {
         // SAFETY: the program closes an object that it has, once.
-        unsafe { handle::take::<FidEq>(fid, |it| fabric::unused(&it.uses)) }.map(drop)
+        unsafe { handle::take::<FidEq>(fid, fabric::unbound) }.map(drop)
     })
 }
 

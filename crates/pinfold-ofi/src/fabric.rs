@@ -8,9 +8,7 @@ use std::{
 };
 
 use crate::{
-    cntr,
-    cq::{self, Cq},
-    domain, eq,
+    cntr, cq, domain, eq,
     ffi::{
         flags::{FI_CLASS_CNTR, FI_CLASS_CQ, FI_CLASS_EQ, FI_CLASS_FABRIC},
         info::FiFabricAttr,
@@ -87,28 +85,38 @@ pub fn unused(uses: &Arc<()>) -> guard::Answer {
     if Arc::strong_count(uses) > 1 { Err(Code::BUSY) } else { Ok(()) }
 }
 
+/// Nothing is bound to an object any more, or it is busy.
+pub fn unbound<T>(object: &Arc<T>) -> guard::Answer {
+    if Arc::strong_count(object) > 1 { Err(Code::BUSY) } else { Ok(()) }
+}
+
 /// `fi_trywait`: may the program sleep on the descriptors of these objects?
 unsafe extern "C" fn trywait(_: *mut FidFabric, fids: *mut *mut Fid, count: c_int) -> c_int {
     guard::status(|| {
-        for at in 0..count.max(0) as usize {
+        let all = (0..count.max(0) as usize).map(|at| {
             // SAFETY: the program's array has `count` objects.
-            let fid = unsafe { *fids.add(at) };
+            unsafe { *fids.add(at) }
+        });
+        // A turn of progress for one takes back what another was armed for.
+        for fid in all.clone() {
             // SAFETY: an object of the interface.
             match unsafe { handle::class(fid) } {
-                FI_CLASS_CQ => {
-                    // SAFETY: as above.
-                    let cq: &Arc<Cq> = unsafe { handle::of_fid::<FidCq>(fid)? };
-                    cq::may_sleep(cq)?;
-                }
-                FI_CLASS_EQ => {
-                    // SAFETY: as above.
-                    eq::may_sleep(unsafe { handle::of_fid::<FidEq>(fid)? })?;
-                }
-                FI_CLASS_CNTR => {
-                    // SAFETY: as above.
-                    cntr::may_sleep(unsafe { handle::of_fid::<FidCntr>(fid)? })?;
-                }
+                // SAFETY: as above.
+                FI_CLASS_CQ => cq::is_quiet(unsafe { handle::of_fid::<FidCq>(fid)? })?,
+                // SAFETY: as above.
+                FI_CLASS_CNTR => cntr::may_sleep(unsafe { handle::of_fid::<FidCntr>(fid)? })?,
+                FI_CLASS_EQ => {}
                 _ => return Err(Code::INVALID),
+            }
+        }
+        for fid in all {
+            // SAFETY: as above.
+            match unsafe { handle::class(fid) } {
+                // SAFETY: as above.
+                FI_CLASS_CQ => cq::may_sleep(unsafe { handle::of_fid::<FidCq>(fid)? })?,
+                // SAFETY: as above.
+                FI_CLASS_EQ => eq::may_sleep(unsafe { handle::of_fid::<FidEq>(fid)? })?,
+                _ => {}
             }
         }
         Ok(())

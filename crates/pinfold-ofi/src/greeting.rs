@@ -127,6 +127,13 @@ impl Inside<'_> {
     pub fn heard(&mut self, peer: PeerId, bytes: &[u8]) {
         match Own::read(bytes) {
             Some(Own::Greeting(address)) => {
+                let contact = self.state.contacts.of_address(address);
+                if let Some(to) = self.state.contacts.get(contact).to
+                    && self.state.endpoint.peer(to).is_none()
+                {
+                    // It is gone, and nothing was sent since: the other side made a new one.
+                    self.state.contacts.lost(to);
+                }
                 if self.state.contacts.greeted(peer, address) == Next::GreetBack {
                     self.greet(peer);
                 }

@@ -4,6 +4,8 @@
 //! **Invariant.** Of a buffer for many messages, only the headers of messages that are complete are
 //! read, before the program is told of them.
 
+use std::sync::atomic::Ordering;
+
 use pinfold::{Completed, Completion, Error, PeerId, Received};
 
 use crate::{
@@ -26,12 +28,17 @@ impl Inside<'_> {
     /// A turn of progress.
     pub fn turn(&mut self) {
         let mut batch = std::mem::take(&mut self.state.batch);
+        let idle_turns = self.ep.idle_turns.load(Ordering::Relaxed).saturating_add(1);
+        self.ep.idle_turns.store(idle_turns, Ordering::Relaxed);
         loop {
             let taken = match self.queue().poll(&mut batch, BATCH) {
                 Ok(taken) => taken,
                 // In a forked child.
                 Err(_) => 0,
             };
+            if taken > 0 {
+                self.ep.idle_turns.store(0, Ordering::Relaxed);
+            }
             batch.drain(..).for_each(|completion| self.ended(completion));
             if taken < BATCH {
                 break;

@@ -41,5 +41,6 @@ pub extern "C" fn fi_prov_ini() -> *mut FiProvider {
     PROVIDER.0.get()
 }
 
-/// Ends what runs: nothing does once all objects are closed, as libfabric sees to.
+/// Ends what runs: nothing of the program's does once all objects are closed. The file stays in
+/// memory, as `build.rs` says, so threads of the library may end when they like.
 unsafe extern "C" fn cleanup() {}

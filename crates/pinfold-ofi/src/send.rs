@@ -167,9 +167,10 @@ impl Inside<'_> {
         key: Key,
     ) -> Answer {
         if copies {
-            let mut bytes = header.bytes().to_vec();
-            slices(send.parts).for_each(|part| bytes.extend_from_slice(part));
-            let request = self.state.endpoint.send_owned(peer, send.tag, bytes);
+            // The header stays a part of its own: the receiver knows it before the rest.
+            let parts: Vec<&[u8]> = slices(send.parts).collect();
+            let memory = Memory::copied(header, parts.concat());
+            let request = self.state.endpoint.send_owned(peer, send.tag, memory);
             self.queue().add(key.number(), request);
         } else {
             // SAFETY: libfabric has the program leave its parts until the operation has ended.

@@ -1,5 +1,5 @@
-//! The numbers of the interface: capabilities, flags, enumerations and codes of errors, by the names
-//! that the headers give them.
+//! The numbers of the interface: capabilities, flags, enumerations and codes of errors, by the
+//! names that the headers give them.
 
 macro_rules! numbers {
     ($kind:ty: $($name:ident = $value:expr,)*) => { $(pub const $name: $kind = $value;)* };

@@ -24,8 +24,8 @@ pub struct Envelope {
     /// Its length, bytes.
     pub len: u64,
     /// Its first 8 bytes, zeros beyond its end, if they are known here: of every message that has
-    /// come, and of one that still lies with its sender in several parts. `None` while the first
-    /// piece of a message is coming.
+    /// come, and of one that still lies with its sender in several parts, or has no more than
+    /// these. `None` while the first piece of a message is coming.
     pub head: Option<[u8; 8]>,
 }
 

@@ -66,7 +66,8 @@ impl Core {
         op.offered = exported.map(|exported| exported.extent).or(listed);
         let (tag, len, place) = (op.tag, op.memory.len(), op.memory.place());
         // A part of its own in front is a head; of one long part the memory is left alone.
-        let has_head = !given && op.verb == Verb::Tagged && op.memory.parts() > 1;
+        let is_told = op.memory.parts() > 1 || len <= 8;
+        let has_head = !given && op.verb == Verb::Tagged && is_told;
         let head = has_head.then(|| op.memory.read_words::<1>()[0]);
         let rts = Rts {
             tag,
