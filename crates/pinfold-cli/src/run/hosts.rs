@@ -81,8 +81,11 @@ impl Hosts {
             end.add_address(IpAddr::V4(address), PREFIX)?;
             end.up()?;
         }
-        // If the link does not come up, the MPI says that it cannot connect.
-        ends[0].wait_until_running(SOON)?;
+        // If a link does not come up, the MPI says that it cannot connect. Libfabric and UCX pass over
+        // one that is about to.
+        for end in &ends {
+            end.wait_until_running(SOON)?;
+        }
         Ok(Hosts { networks, ends })
     }
 
