@@ -69,8 +69,8 @@ class Outcome:
         # The test that was begun last, for a run that did not end.
         begun = re.findall(r"^(\w+ \(test_[\w.]+\)) \.\.\. ?", log, re.M)
         self.last = begun[-1] if begun else "none was begun"
-        stacks = log.find("Timeout (")
-        self.stacks = log[stacks:stacks + 6000] if stacks >= 0 else ""
+        stacks = re.search(r"Timeout \([\d:.]+\)!\n(?:(?:Thread |  File ).*\n|\n)*", log)
+        self.stacks = stacks.group(0) if stacks and not self.ended else ""
 
 
 def suite(ground, mpi, over, ranks, options, logs, timeout):

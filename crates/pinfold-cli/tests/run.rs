@@ -27,6 +27,7 @@ case $1 in --version)
 esac
 shift 2
 case $1 in -hosts)
+    # Variables of the starter go to all ranks.
     agent=$6
     shift 6
     cat /proc/sys/kernel/hostname; readlink /proc/self/ns/net

@@ -277,6 +277,9 @@ unsafe extern "C" fn bind(fid: *mut Fid, other: *mut Fid, flags: u64) -> c_int {
                 let held = ep.domain.hold();
                 ep.inside_held(&held, |inside| {
                     inside.state.counters.push((flags, Arc::clone(counter)));
+                    if flags & (FI_REMOTE_READ | FI_REMOTE_WRITE) != 0 {
+                        inside.state.memory.news.count();
+                    }
                 });
                 Ok(())
             }

@@ -13,7 +13,7 @@ use std::{
     collections::VecDeque,
     sync::{
         Arc, Mutex, PoisonError,
-        atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering},
     },
 };
 
@@ -35,16 +35,29 @@ pub const NOTE: u32 = 0x6f66_6903;
 
 /// News of peers, which wait for the endpoint's next turn: handlers run while its state is open.
 #[derive(Default)]
-pub struct News(Mutex<VecDeque<(PeerId, Note)>>);
+pub struct News {
+    queue: Mutex<VecDeque<(PeerId, Note)>>,
+    /// The endpoint has a counter of what peers do.
+    is_counted: AtomicBool,
+}
 
 impl News {
     /// The oldest.
     pub fn take(&self) -> Option<(PeerId, Note)> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).pop_front()
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner).pop_front()
+    }
+
+    /// From now on the endpoint counts what peers do.
+    pub fn count(&self) {
+        self.is_counted.store(true, Ordering::SeqCst);
+    }
+
+    fn is_counted(&self) -> bool {
+        self.is_counted.load(Ordering::SeqCst)
     }
 
     fn add(&self, peer: PeerId, note: Note) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).push_back((peer, note));
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner).push_back((peer, note));
     }
 }
 
@@ -54,15 +67,23 @@ impl News {
 /// The library's, as a code.
 pub fn serve(endpoint: &Endpoint, number: u64, regions: &Arc<Regions>, news: &Arc<News>) -> Answer {
     let failed = |_| Code(libc::ENOMEM);
-    let of = Arc::clone(regions);
+    let (of, to) = (Arc::clone(regions), Arc::clone(news));
     let find = move |active: Active<'_>| {
-        let found = find(&active, number, &of);
+        let found = find(&active, number, &of)
+            .map(|found| Found { is_counted: found.is_counted || to.is_counted(), ..found });
         let _ = active.reply(&Found::bytes(found.as_ref()));
     };
     endpoint.handle(FIND, find).map_err(failed)?;
-    let of = Arc::clone(regions);
+    let (of, to) = (Arc::clone(regions), Arc::clone(news));
     let change = move |active: Active<'_>| {
-        let _ = active.reply_owned(answer(change(active.payload(), &of)));
+        let done = change(active.payload(), &of);
+        if let Ok((access, _)) = &done
+            && to.is_counted()
+        {
+            let note = Note { key: 0, access: *access, len: 0, data: None };
+            to.add(active.peer(), note);
+        }
+        let _ = active.reply_owned(answer(done.map(|(_, fetched)| fetched)));
     };
     endpoint.handle(CHANGE, change).map_err(failed)?;
     let (of, to) = (Arc::clone(regions), Arc::clone(news));
@@ -105,8 +126,9 @@ fn answer(done: Answer<Vec<u8>>) -> Vec<u8> {
     fetched
 }
 
-/// A peer asks for an atomic operation. All of it is checked before anything is changed.
-fn change(asked: &[u8], regions: &Regions) -> Answer<Vec<u8>> {
+/// A peer asks for an atomic operation. All of it is checked before anything is changed. Returns
+/// the accesses that it took, and the old elements.
+fn change(asked: &[u8], regions: &Regions) -> Answer<(u64, Vec<u8>)> {
     let Change { call, op, of, ranges, operands, compares } =
         Read::change(asked).ok_or(Code::INVALID)?;
     let bytes = of.bytes();
@@ -141,7 +163,7 @@ fn change(asked: &[u8], regions: &Regions) -> Answer<Vec<u8>> {
         }
         region.used(access);
     }
-    Ok(fetched)
+    Ok((access, fetched))
 }
 
 /// Returns whether there is no memory for this use.
@@ -226,7 +248,7 @@ mod tests {
         let (sum, uint64) = (2, 7);
         let done = change(&asked(Call::Fetch, sum, uint64, range(8, 2), &[10, 20]), &regions);
         let fetched: Vec<u8> = [2u64, 3].iter().flat_map(|word| word.to_le_bytes()).collect();
-        assert_eq!(done, Ok(fetched));
+        assert_eq!(done, Ok((REMOTE, fetched)));
         let outside = change(&asked(Call::Change, sum, uint64, range(16, 2), &[1, 1]), &regions);
         assert_eq!(outside, Err(Code(libc::EACCES)));
         let short = change(&asked(Call::Change, sum, uint64, range(0, 2), &[1]), &regions);

@@ -81,8 +81,11 @@ impl Hosts {
             end.add_address(IpAddr::V4(address), PREFIX)?;
             end.up()?;
         }
-        // If the link does not come up, the MPI says that it cannot connect.
-        ends[0].wait_until_running(SOON)?;
+        // If a link does not come up, the MPI says that it cannot connect. Libfabric and UCX pass over
+        // one that is about to.
+        for end in &ends {
+            end.wait_until_running(SOON)?;
+        }
         Ok(Hosts { networks, ends })
     }
 
@@ -117,7 +120,8 @@ fn denied(why: pinfold_netns::Error) -> String {
     format!("--hosts 2 takes two network namespaces, which cannot be had: {why}")
 }
 
-/// The text of a program that MPIs call in place of `ssh`: `agent [OPTIONS] HOST COMMAND...`.
+/// The text of a program that MPIs call in place of `ssh`: `agent [OPTIONS] HOST COMMAND...`. As
+/// `agent --rank PROGRAM...` it runs a rank, on whichever host it is.
 fn agent(
     addresses: &[String; 2],
     networks: &[String; 2],
@@ -127,9 +131,12 @@ fn agent(
     let mut text = String::from(
         "#!/bin/sh\n\
          # agent HOST COMMAND: runs a command on one of two hosts, as ssh would.\n\
+         # agent --rank PROGRAM: runs a program with the variables of the host that it is on; MPIs\n\
+         # hand those of the first host on to the second.\n\
+         rank=\n\
+         if [ \"${1-}\" = --rank ]; then rank=yes; fi\n\
          while case ${1-} in -*) true ;; *) false ;; esac; do shift; done\n\
-         host=$1\n\
-         shift\n\
+         if [ \"$rank\" ]; then host=$(uname -n); else host=$1; shift; fi\n\
          case $host in\n",
     );
     for at in 0..2 {
@@ -140,12 +147,16 @@ fn agent(
     }
     text += "*) echo \"there is no host $host\" >&2; exit 255 ;;\nesac\n";
     // Else endpoints of both hosts would find each other by their names' files. Pinfold makes it.
-    text +=
-        &format!("export PINFOLD_HOST=\"$address\" PINFOLD_DIR='{}'\"$name\"\n", place.display());
-    // The name is for MPIs that tell hosts apart by it.
-    text += "begin='hostname \"$0\" 2>/dev/null || echo \"$0\" > /proc/sys/kernel/hostname; \
+    text += "if [ \"$rank\" ]; then\n";
+    text += &format!(
+        "    export PINFOLD_HOST=\"$address\" PINFOLD_DIR='{}'\"$name\"\n    exec \"$@\"\nfi\n",
+        place.display()
+    );
+    // The name is for MPIs that tell hosts apart by it; UCX and libfabric look for links in /sys.
+    text += "begin='mount -t sysfs sysfs /sys 2> /dev/null\n\
+             hostname \"$0\" 2> /dev/null || echo \"$0\" > /proc/sys/kernel/hostname\n\
              exec sh -c \"$1\"'\n\
-             exec nsenter --net=\"$network\" unshare --uts sh -c \"$begin\" \"$name\" \"$*\"\n";
+             exec nsenter --net=\"$network\" unshare --uts --mount sh -c \"$begin\" \"$name\" \"$*\"\n";
     text
 }
 

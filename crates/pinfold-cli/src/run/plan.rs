@@ -91,8 +91,11 @@ impl Plan {
             };
         }
         let removed = DIVERTING.into_iter().filter(|name| !variables.contains_key(name)).collect();
-        let words = starter(args.ranks, mpi, ways).into_iter();
-        let mut words: Vec<_> = words.chain(args.words().iter().cloned()).collect();
+        let mut words = starter(args.ranks, mpi, ways);
+        if let Some(ways) = ways {
+            words.extend([ways.agent.clone().into(), "--rank".into()]);
+        }
+        words.extend(args.words().iter().cloned());
         if let Some(ways) = ways {
             // The starter runs on the first host, by the same way as ranks on the second.
             let line = words.iter().map(|word| quoted(word)).collect::<Vec<_>>().join(" ");
@@ -311,19 +314,22 @@ mod tests {
         let mpich = plan(Kind::Mpich, "5.0.2", "--hosts 2 -- prog it's", true);
         let start = "/run/agent 10.77.0.1 exec /bin/mpiexec -n 2 -hosts 10.77.0.1,10.77.0.2 ";
         assert!(line(&mpich).starts_with(start), "{}", line(&mpich));
-        assert!(line(&mpich).ends_with(r"-launcher-exec /run/agent prog 'it'\''s'"));
+        assert!(
+            line(&mpich).ends_with(r"-launcher-exec /run/agent /run/agent --rank prog 'it'\''s'")
+        );
         assert_eq!(mpich.variables["PINFOLD_KEY_FILE"], "/run/key");
         assert!(!mpich.variables.contains_key("PINFOLD_HOST"));
         let open = plan(Kind::Openmpi, "5.0.11", "-n 3 --hosts 2 -- prog", true);
         let hosts =
-            "--map-by node --host 10.77.0.1:2,10.77.0.2:2 --prtemca plm_ssh_agent /run/agent prog";
-        assert!(line(&open).ends_with(hosts), "{}", line(&open));
+            "--map-by node --host 10.77.0.1:2,10.77.0.2:2 --prtemca plm_ssh_agent /run/agent";
+        assert!(line(&open).contains(hosts), "{}", line(&open));
+        assert!(line(&open).ends_with(" /run/agent --rank prog"), "{}", line(&open));
         let own = plan(Kind::Mpich, "5.0.2", "--hosts 2 --over own -- prog", true);
         assert_eq!(own.variables["UCX_TLS"], "self,tcp");
         let tcp = plan(Kind::Mpich, "5.0.2", "--hosts 2 --over tcp -- prog", true);
         assert_eq!(tcp.variables["FI_TCP_IFACE"], "eth0");
         let four = plan(Kind::Openmpi, "4.1.4", "--hosts 2 -- prog", true);
-        assert!(line(&four).ends_with("--mca plm_rsh_agent /run/agent prog"), "{}", line(&four));
+        assert!(line(&four).contains("--mca plm_rsh_agent /run/agent "), "{}", line(&four));
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use pinfold_fi::ffi::{flags::*, queue::FidCntr};
+use pinfold_fi::ffi::{flags::*, object::Fid, queue::FidCntr};
 
 use crate::{
     couple::{Couple, Incoming, Outgoing, Recv, Send, recv, send},
@@ -128,4 +128,42 @@ fn messages_are_counted_once() {
     assert_eq!(code, 0);
     assert_eq!(couple.at_two(couple.two.rx).unwrap_err().err, libc::ECANCELED);
     assert_eq!(read(couple.two.counters[1]), (before, 1));
+}
+
+/// The descriptor of a counter becomes readable when something is counted.
+#[test]
+fn a_counter_has_a_descriptor() {
+    let Some(host) = host() else { return };
+    let side = Side::new(host, Terms::default());
+    let counter = side.open_counter(FI_WAIT_FD);
+    let fid = counter.cast::<Fid>();
+    let mut fd = -1;
+    // SAFETY: the counter is open, and has a descriptor by its kind of wait.
+    let code = unsafe { ((*(*fid).ops).control)(fid, FI_GETWAIT, (&raw mut fd).cast()) };
+    assert_eq!(code, 0);
+    let is_readable = |patience| {
+        let mut poll = libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
+        // SAFETY: one descriptor.
+        unsafe { libc::poll(&mut poll, 1, patience) == 1 }
+    };
+    let may_sleep = || {
+        let mut fids = [fid];
+        // SAFETY: one object.
+        unsafe { ((*(*side.fabric).ops).trywait)(side.fabric, fids.as_mut_ptr(), 1) == 0 }
+    };
+    for round in 1..4 {
+        let end = Instant::now() + crate::side::PATIENCE;
+        while !may_sleep() {
+            assert!(Instant::now() < end, "it is never quiet");
+        }
+        // SAFETY: the counter is open.
+        assert_eq!(unsafe { ((*(*counter).ops).add)(counter, 1) }, 0);
+        assert!(is_readable(20_000));
+        assert_eq!(read(counter), (round, 0));
+    }
+    let none = side.open_counter(FI_WAIT_NONE);
+    let fid = none.cast::<Fid>();
+    // SAFETY: the counter is open.
+    assert!(unsafe { ((*(*fid).ops).control)(fid, FI_GETWAIT, (&raw mut fd).cast()) } < 0);
+    assert_eq!((close(none), close(counter)), (0, 0));
 }

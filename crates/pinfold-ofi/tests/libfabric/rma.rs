@@ -316,3 +316,46 @@ fn a_region_counts_its_uses() {
     assert_eq!(close(mr), 0);
     assert_eq!(close(counter), 0);
 }
+
+/// A counter of an endpoint counts what peers do to any region of its domain.
+#[test]
+fn an_endpoint_counts_what_peers_do() {
+    let Some(host) = host() else { return };
+    let one = crate::side::Side::new(host, Terms::default());
+    let two = crate::side::Side::unbound(host, Terms::default());
+    let counter = two.open_counter(FI_WAIT_UNSPEC);
+    let fid = two.ep.cast::<pinfold_fi::ffi::object::Fid>();
+    // SAFETY: both are open.
+    let code = unsafe { ((*(*fid).ops).bind)(fid, counter.cast(), FI_REMOTE_WRITE) };
+    assert_eq!(code, 0);
+    two.bind();
+    let (to_two, to_one) = (one.insert(&two.name()), two.insert(&one.name()));
+    let couple = Couple { one, two, to_two, to_one };
+    let mut target = vec![0; 100];
+    let at = couple.two.place(&target);
+    let (mr, key) = couple.two.register(&mut target, RIGHTS, 0);
+    // SAFETY: the counter is open.
+    let count = || unsafe { ((*(*counter).ops).read)(counter) };
+    for round in 1..4 {
+        let mut memory = [1; 50];
+        couple.post("fi_write", || call(&couple, Call::Write, &mut memory, at, key));
+        couple.at_one(couple.one.tx).unwrap();
+        couple.post("fi_read", || call(&couple, Call::Read, &mut memory, at, key));
+        couple.at_one(couple.one.tx).unwrap();
+        couple.until("it is counted", || count() == round);
+    }
+    let (ep, to, one, none) = (couple.one.ep, couple.to_two, 1u64, std::ptr::null_mut());
+    couple.post("fi_atomic", || {
+        // SAFETY: the operand is there for the call.
+        unsafe {
+            let one = (&raw const one).cast();
+            ((*(*ep).atomic).write)(ep, one, 1, none, to, at, key, 7, 2, context(1))
+        }
+    });
+    couple.at_one(couple.one.tx).unwrap();
+    couple.until("it is counted", || count() == 4);
+    assert_eq!(close(mr), 0);
+    // The endpoint first, then what it is bound to.
+    assert_eq!(couple.two.close_endpoint(), 0);
+    assert_eq!(close(counter), 0);
+}

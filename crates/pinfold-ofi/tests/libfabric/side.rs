@@ -1,6 +1,7 @@
 //! One program's objects of libfabric: fabric, domain, address vector, queues, counters, endpoint.
 
 use std::{
+    cell::Cell,
     ffi::{CStr, c_int, c_void},
     ptr::null_mut,
     time::{Duration, Instant},
@@ -72,6 +73,8 @@ pub struct Side {
     pub ep: *mut FidEp,
     /// Counters of what was sent, received, read, written, and of what peers read and wrote.
     pub counters: [*mut FidCntr; 4],
+    /// The endpoint is closed already.
+    is_closed: Cell<bool>,
 }
 
 // SAFETY: the objects are made for several threads, if their threading says so.
@@ -143,6 +146,7 @@ impl Side {
             rx: null_mut(),
             ep: null_mut(),
             counters: [null_mut(); 4],
+            is_closed: Cell::new(false),
         };
         // SAFETY: objects are made in their order, of descriptions that live long enough.
         unsafe {
@@ -351,6 +355,12 @@ impl Side {
         }
     }
 
+    /// Closes the endpoint before the rest.
+    pub fn close_endpoint(&self) -> c_int {
+        self.is_closed.set(true);
+        close(self.ep)
+    }
+
     /// A counter's value.
     pub fn count(&self, at: usize) -> u64 {
         let counter = self.counters[at];
@@ -407,7 +417,10 @@ impl Drop for Side {
         }
         // SAFETY: all were opened, and none is used after this.
         unsafe {
-            for object in [self.ep.cast::<Fid>(), self.tx.cast(), self.rx.cast(), self.av.cast()] {
+            if !self.is_closed.get() {
+                assert_eq!(close(self.ep), 0);
+            }
+            for object in [self.tx.cast::<Fid>(), self.rx.cast(), self.av.cast()] {
                 assert_eq!(((*(*object).ops).close)(object), 0);
             }
             for counter in self.counters {
