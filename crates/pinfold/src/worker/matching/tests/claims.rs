@@ -128,7 +128,8 @@ proptest! {
                 Step::Take(from, tag) => {
                     let expected = locate(&list, from, tag).map(|at| list.remove(at));
                     let taken = it.take(from, tag);
-                    prop_assert_eq!(taken, expected.map(|(peer, tag, value, _)| (peer, tag, value)));
+                    let expected = expected.map(|(peer, tag, value, _)| (peer, tag, value));
+                    prop_assert_eq!(taken, expected);
                 }
             }
             prop_assert_eq!(it.unexpected_len(), list.len());
