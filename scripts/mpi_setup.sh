@@ -17,14 +17,6 @@ try() {
     "$@" > "$log" 2>&1 || { tail -n 5 "$log" >&2; skip "cannot install: $*"; }
 }
 
-source=$place/mpi4py-$mpi4py
-if [ ! -e "$source/test/main.py" ]; then
-    say "mpi4py $mpi4py, its source"
-    rm -rf "$place/sdist" "$source"
-    try python3 -m pip download --quiet --no-deps --no-binary mpi4py --dest "$place/sdist" "mpi4py==$mpi4py"
-    tar -xf "$place/sdist/mpi4py-$mpi4py.tar.gz" -C "$place"
-fi
-
 for mpi in "${mpis[@]}"; do
     environment=$place/${mpi%%=*}
     ready=$environment/ready-$mpi-$mpi4py
@@ -38,4 +30,14 @@ for mpi in "${mpis[@]}"; do
         try "$environment/bin/python" -m pip install --quiet --no-cache-dir --no-binary mpi4py "mpi4py==$mpi4py"
     touch "$ready"
 done
+
+source=$place/mpi4py-$mpi4py
+if [ ! -e "$source/test/main.py" ]; then
+    say "mpi4py $mpi4py, its source"
+    rm -rf "$place/sdist" "$source"
+    # By the pip of an environment: Debian's Python has none of its own.
+    try "$place/${mpis[0]%%=*}/bin/python" -m pip download --quiet --no-deps --no-binary mpi4py \
+        --dest "$place/sdist" "mpi4py==$mpi4py"
+    tar -xf "$place/sdist/mpi4py-$mpi4py.tar.gz" -C "$place"
+fi
 say "MPICH, Open MPI and mpi4py: $place"

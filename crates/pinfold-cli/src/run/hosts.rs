@@ -34,6 +34,9 @@ pub(super) struct Hosts {
 pub(super) struct Ways {
     /// A program that is called as `ssh` would be.
     pub agent: PathBuf,
+    /// A program that runs a rank's with the variables of the host that it is on. Its path is
+    /// another: PRRTE takes the first of that path for the program.
+    pub rank: PathBuf,
     pub addresses: [String; 2],
 }
 
@@ -41,7 +44,7 @@ impl Ways {
     /// The ways of a plan that is only shown.
     pub(super) fn shown() -> Ways {
         let addresses = ADDRESSES.map(|address| address.to_string());
-        Ways { agent: "AGENT".into(), addresses }
+        Ways { agent: "AGENT".into(), rank: "RANK".into(), addresses }
     }
 }
 
@@ -101,7 +104,11 @@ impl Hosts {
             .map(|network| format!("/proc/{}/fd/{}", process::id(), network.as_fd().as_raw_fd()));
         let names = ["pinfold-1", "pinfold-2"];
         let script = agent(&addresses, &networks, names, &place.path(""));
-        Ok(Ways { agent: place.write("agent", 0o700, script.as_bytes())?, addresses })
+        Ok(Ways {
+            agent: place.write("agent", 0o700, script.as_bytes())?,
+            rank: place.write("rank", 0o700, script.as_bytes())?,
+            addresses,
+        })
     }
 
     /// The traffic so far, if the kernel tells.
@@ -120,8 +127,8 @@ fn denied(why: pinfold_netns::Error) -> String {
     format!("--hosts 2 takes two network namespaces, which cannot be had: {why}")
 }
 
-/// The text of a program that MPIs call in place of `ssh`: `agent [OPTIONS] HOST COMMAND...`. As
-/// `agent --rank PROGRAM...` it runs a rank, on whichever host it is.
+/// The text of a program that MPIs call in place of `ssh`: `agent [OPTIONS] HOST COMMAND...`. In a
+/// file called `rank` it runs one, on whichever host it is: `rank PROGRAM...`.
 fn agent(
     addresses: &[String; 2],
     networks: &[String; 2],
@@ -131,12 +138,13 @@ fn agent(
     let mut text = String::from(
         "#!/bin/sh\n\
          # agent HOST COMMAND: runs a command on one of two hosts, as ssh would.\n\
-         # agent --rank PROGRAM: runs a program with the variables of the host that it is on; MPIs\n\
+         # rank PROGRAM: runs a program with the variables of the host that it is on; MPIs\n\
          # hand those of the first host on to the second.\n\
          rank=\n\
-         if [ \"${1-}\" = --rank ]; then rank=yes; fi\n\
+         case $0 in */rank) rank=yes ;; esac\n\
+         if [ \"$rank\" ]; then\n    host=$(uname -n)\nelse\n\
          while case ${1-} in -*) true ;; *) false ;; esac; do shift; done\n\
-         if [ \"$rank\" ]; then host=$(uname -n); else host=$1; shift; fi\n\
+         host=$1\nshift\nfi\n\
          case $host in\n",
     );
     for at in 0..2 {

@@ -93,7 +93,7 @@ impl Plan {
         let removed = DIVERTING.into_iter().filter(|name| !variables.contains_key(name)).collect();
         let mut words = starter(args.ranks, mpi, ways);
         if let Some(ways) = ways {
-            words.extend([ways.agent.clone().into(), "--rank".into()]);
+            words.push(ways.rank.clone().into());
         }
         words.extend(args.words().iter().cloned());
         if let Some(ways) = ways {
@@ -254,6 +254,7 @@ mod tests {
         let mpi = mpi(kind, version);
         let ways = hosts.then(|| Ways {
             agent: "/run/agent".into(),
+            rank: "/run/rank".into(),
             addresses: ["10.77.0.1".into(), "10.77.0.2".into()],
         });
         let key = takes_key(&line.run, kind).then(|| "/run/key".into());
@@ -314,16 +315,14 @@ mod tests {
         let mpich = plan(Kind::Mpich, "5.0.2", "--hosts 2 -- prog it's", true);
         let start = "/run/agent 10.77.0.1 exec /bin/mpiexec -n 2 -hosts 10.77.0.1,10.77.0.2 ";
         assert!(line(&mpich).starts_with(start), "{}", line(&mpich));
-        assert!(
-            line(&mpich).ends_with(r"-launcher-exec /run/agent /run/agent --rank prog 'it'\''s'")
-        );
+        assert!(line(&mpich).ends_with(r"-launcher-exec /run/agent /run/rank prog 'it'\''s'"));
         assert_eq!(mpich.variables["PINFOLD_KEY_FILE"], "/run/key");
         assert!(!mpich.variables.contains_key("PINFOLD_HOST"));
         let open = plan(Kind::Openmpi, "5.0.11", "-n 3 --hosts 2 -- prog", true);
         let hosts =
             "--map-by node --host 10.77.0.1:2,10.77.0.2:2 --prtemca plm_ssh_agent /run/agent";
         assert!(line(&open).contains(hosts), "{}", line(&open));
-        assert!(line(&open).ends_with(" /run/agent --rank prog"), "{}", line(&open));
+        assert!(line(&open).ends_with(" /run/rank prog"), "{}", line(&open));
         let own = plan(Kind::Mpich, "5.0.2", "--hosts 2 --over own -- prog", true);
         assert_eq!(own.variables["UCX_TLS"], "self,tcp");
         let tcp = plan(Kind::Mpich, "5.0.2", "--hosts 2 --over tcp -- prog", true);
