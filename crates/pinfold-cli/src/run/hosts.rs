@@ -84,8 +84,8 @@ impl Hosts {
             end.add_address(IpAddr::V4(address), PREFIX)?;
             end.up()?;
         }
-        // If a link does not come up, the MPI says that it cannot connect. Libfabric and UCX pass over
-        // one that is about to.
+        // If a link does not come up, the MPI says that it cannot connect. Libfabric and UCX pass
+        // over one that is about to.
         for end in &ends {
             end.wait_until_running(SOON)?;
         }
@@ -164,7 +164,8 @@ fn agent(
     text += "begin='mount -t sysfs sysfs /sys 2> /dev/null\n\
              hostname \"$0\" 2> /dev/null || echo \"$0\" > /proc/sys/kernel/hostname\n\
              exec sh -c \"$1\"'\n\
-             exec nsenter --net=\"$network\" unshare --uts --mount sh -c \"$begin\" \"$name\" \"$*\"\n";
+             exec nsenter --net=\"$network\" \\\n    \
+             unshare --uts --mount sh -c \"$begin\" \"$name\" \"$*\"\n";
     text
 }
 
