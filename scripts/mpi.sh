@@ -6,9 +6,10 @@
 have python3 || skip "no Python 3 here; run: apt-get install python3"
 scripts/mpi_setup.sh || exit $?
 
-cargo build --locked --profile test --package pinfold-cli --package pinfold-ofi
+# The whole workspace is named so that what tests.sh has built serves here, too.
+cargo test --locked --workspace --no-run
 place=$target/mpi pinfold=$target/debug/pinfold
-export PINFOLD_PROVIDER=$target/debug
+export PINFOLD_PROVIDER=$target/debug/deps
 status=0
 python3 scripts/mpi_programs.py --place "$place" --pinfold "$pinfold" || status=1
 python3 scripts/mpi_suite.py --place "$place" --pinfold "$pinfold" "${@:---ranks=2}" || status=1
