@@ -4,6 +4,8 @@
 //!
 //! **Invariant.** The program's parts are kept by it until the operation has ended.
 
+use std::collections::hash_map::Entry;
+
 use pinfold::{Envelope, Source};
 
 use crate::{
@@ -67,11 +69,12 @@ impl Inside<'_> {
         if receive.flags & FI_DISCARD != 0 {
             claimed.discard();
             self.confirm(envelope.peer, header);
-        } else if self.state.claims.contains_key(&receive.context) {
-            // Dropped, it is found again.
-            return Err(Code(libc::EALREADY));
         } else {
-            self.state.claims.insert(receive.context, claimed);
+            match self.state.claims.entry(receive.context) {
+                // Dropped, the message is found again.
+                Entry::Occupied(_) => return Err(Code(libc::EALREADY)),
+                Entry::Vacant(place) => place.insert(claimed),
+            };
         }
         Ok(Some((envelope, header)))
     }

@@ -235,9 +235,9 @@ unsafe extern "C" fn write(
         if buf.is_null() && len > 0 {
             return Err(Code::INVALID);
         }
-        // SAFETY: the program's bytes.
         let bytes = match len {
             0 => Vec::new(),
+            // SAFETY: the program's bytes.
             _ => unsafe { std::slice::from_raw_parts(buf.cast::<u8>(), len) }.to_vec(),
         };
         eq.push(Ok(Event { number, bytes }));

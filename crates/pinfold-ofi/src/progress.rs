@@ -31,11 +31,8 @@ impl Inside<'_> {
         let idle_turns = self.ep.idle_turns.load(Ordering::Relaxed).saturating_add(1);
         self.ep.idle_turns.store(idle_turns, Ordering::Relaxed);
         loop {
-            let taken = match self.queue().poll(&mut batch, BATCH) {
-                Ok(taken) => taken,
-                // In a forked child.
-                Err(_) => 0,
-            };
+            // An error in a forked child.
+            let taken = self.queue().poll(&mut batch, BATCH).unwrap_or_default();
             if taken > 0 {
                 self.ep.idle_turns.store(0, Ordering::Relaxed);
             }
@@ -48,7 +45,7 @@ impl Inside<'_> {
         self.post_deferred();
         self.turn_memory();
         self.state.turns = self.state.turns.wrapping_add(1);
-        if !self.state.unconfirmed.is_empty() && self.state.turns % LOOK_TURNS == 0 {
+        if !self.state.unconfirmed.is_empty() && self.state.turns.is_multiple_of(LOOK_TURNS) {
             self.fail_unconfirmed();
         }
     }
