@@ -157,7 +157,7 @@ fn both_sides_do_the_same() {
 fn another_version() {
     let place = Place::new();
     for (edition, says_that) in
-        [(9, "speaks versions 7 to 9"), (8, "runs another version of Pinfold")]
+        [(10, "speaks versions 7 to 9"), (8, "runs another version of Pinfold")]
     {
         let other = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = format!("tcp:{}", other.local_addr().unwrap());
@@ -165,7 +165,7 @@ fn another_version() {
             let (mut caller, _) = other.accept().unwrap();
             let mut knock = [0; 48];
             caller.read_exact(&mut knock).unwrap();
-            assert_eq!(knock[..8], *b"PINFOLD\x09");
+            assert_eq!(knock[..8], *b"PINFOLD\x0a");
             knock[7] = edition;
             knock[10..14].copy_from_slice(&[7, 0, 9, 0]);
             // The listener accepts, and has drawn another nonce.
@@ -191,7 +191,7 @@ fn another_version() {
     caller.write_all(b"PINFOLD\x05, and what came then").unwrap();
     let mut knock = [0; 8];
     caller.read_exact(&mut knock).unwrap();
-    assert_eq!(knock, *b"PINFOLD\x09");
+    assert_eq!(knock, *b"PINFOLD\x0a");
     drop(recv);
 }
 

@@ -159,7 +159,10 @@ fn reap(pid: libc::pid_t) -> c_int {
 #[cfg(test)]
 mod tests {
     use std::{
-        sync::atomic::{AtomicU32, AtomicUsize},
+        sync::{
+            RwLock,
+            atomic::{AtomicU32, AtomicUsize},
+        },
         thread,
     };
 
@@ -168,7 +171,11 @@ mod tests {
     use super::*;
     use crate::mem::userfault::Pages;
 
+    /// The helpers of all tests, which are children of one process.
+    static HELPERS: RwLock<()> = RwLock::new(());
+
     fn add(addr: usize, by: u64) -> io::Result<Option<u64>> {
+        let _helper = HELPERS.read().unwrap();
         // SAFETY: one atomic operation; the address is a word of the test's, or of nobody.
         unsafe {
             change_own(&|| {
@@ -200,6 +207,7 @@ mod tests {
         assert_eq!(add(at + page_size(), 5).unwrap(), Some(5));
         assert_eq!((add(8, 1).unwrap(), add(1 << 46, 1).unwrap()), (None, None));
         // No child is left, and the handlers of faults are this process's own.
+        let _no_helper = HELPERS.write().unwrap();
         let mut status = 0;
         // SAFETY: the status is this frame's.
         assert!(unsafe { libc::waitpid(-1, &raw mut status, libc::__WCLONE | libc::WNOHANG) } <= 0);
