@@ -68,6 +68,8 @@ impl Inner {
         let Opening { extent, way } = *opening;
         let engine = shared.enter()?;
         let own = engine.peers.get(peer).is_some_and(|peer| peer.info.pid == std::process::id());
+        // It may have gone since its answer.
+        engine.present(peer)?;
         let tallies = engine.core.status.tallies(peer).ok_or(Error::UnknownPeer { peer })?;
         drop(engine);
         let (claim, shared) = (key.claim(), Arc::clone(shared));
