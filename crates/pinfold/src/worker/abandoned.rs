@@ -36,6 +36,7 @@ use crate::{
     protocol::{
         handoff::{lists, parts::Parts, state::Left, vectored},
         rendezvous::fin,
+        rma::{open, way::Way},
     },
     wire::rendezvous::By,
 };
@@ -316,6 +317,11 @@ pub(crate) fn let_go(engine: &mut Engine, key: OpKey, keeps: Keeps) {
         }
         _ => {
             let done = engine.core.ops.remove(key).and_then(|op| op.done);
+            if let Some(Ok(Done::Opened(opening))) = &done
+                && let Way::Mapped { lent, .. } = &opening.way
+            {
+                open::give_region_back(&mut engine.core.imported, lent);
+            }
             if let Some(Ok(Done::Arrived(Arrived { peer, len, loan: Some(loan), .. }))) = done {
                 match loan {
                     Lending::One(loan) => give_back(engine, peer, &loan),

@@ -45,6 +45,14 @@ pub(super) enum Access {
 
 use Access::{Addresses, Kernel, Served as There};
 
+/// The peer that was asked, as it was then: it may have gone once it has answered.
+pub(super) struct Owner {
+    peer: PeerId,
+    /// True if it is of this process.
+    own: bool,
+    tallies: Tallies,
+}
+
 impl Inner {
     /// Asks the peer for the memory with this key.
     pub(super) fn open(
@@ -52,26 +60,34 @@ impl Inner {
         peer: PeerId,
         key: &super::RegionKey,
     ) -> Result<Inner> {
-        let op = open::ask(&mut *shared.enter()?, peer, key)?;
+        let (op, owner) = Inner::ask(shared, peer, key)?;
         let opened = shared.wait_done(op, None).unwrap_or(Err(Error::Closed));
-        Inner::opened(shared, peer, key, opened)
+        Inner::opened(shared, owner, key, opened)
+    }
+
+    /// Asks for it without waiting for the answer.
+    pub(super) fn ask(
+        shared: &Shared,
+        peer: PeerId,
+        key: &super::RegionKey,
+    ) -> Result<(OpKey, Owner)> {
+        let mut engine = shared.enter()?;
+        let op = open::ask(&mut engine, peer, key)?;
+        let own = engine.peers.get(peer).is_some_and(|peer| peer.info.pid == std::process::id());
+        let tallies = engine.core.status.tallies(peer).ok_or(Error::UnknownPeer { peer })?;
+        Ok((op, Owner { peer, own, tallies }))
     }
 
     /// The memory that the peer was asked for, once it has answered.
     pub(super) fn opened(
         shared: &Arc<Shared>,
-        peer: PeerId,
+        owner: Owner,
         key: &super::RegionKey,
         opened: Result<Done>,
     ) -> Result<Inner> {
         let Done::Opened(opening) = opened? else { return Err(Error::Closed) };
         let Opening { extent, way } = *opening;
-        let engine = shared.enter()?;
-        let own = engine.peers.get(peer).is_some_and(|peer| peer.info.pid == std::process::id());
-        // It may have gone since its answer.
-        engine.present(peer)?;
-        let tallies = engine.core.status.tallies(peer).ok_or(Error::UnknownPeer { peer })?;
-        drop(engine);
+        let Owner { peer, own, tallies } = owner;
         let (claim, shared) = (key.claim(), Arc::clone(shared));
         let access = match way {
             Way::Mapped { lent, stamp } => {

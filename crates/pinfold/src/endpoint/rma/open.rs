@@ -9,13 +9,12 @@ use std::{
 
 use super::{
     ByAddress, ByOffset, RegionKey,
-    access::Inner,
+    access::{Inner, Owner},
     remote::{Addressing, Remote},
 };
 use crate::{
-    Endpoint, PeerId, Result,
+    Endpoint, Error, PeerId, Result,
     endpoint::request::{Request, request_methods},
-    protocol::rma::open,
     worker::op::Done,
 };
 
@@ -29,7 +28,7 @@ pub struct OpenRequest<N: Addressing> {
 /// The memory that was asked for, and the endpoint that did.
 struct Asked {
     endpoint: std::sync::Weak<crate::worker::shared::Shared>,
-    peer: PeerId,
+    owner: Option<Owner>,
     key: RegionKey,
 }
 
@@ -54,15 +53,18 @@ impl Endpoint {
 impl<N: Addressing> OpenRequest<N> {
     fn post(endpoint: &Endpoint, peer: PeerId, key: &RegionKey) -> OpenRequest<N> {
         let shared = endpoint.shared();
-        let posted = shared.enter().and_then(|mut engine| open::ask(&mut engine, peer, key));
-        let asked = Asked { endpoint: Arc::downgrade(shared), peer, key: *key };
+        let (posted, owner) = match Inner::ask(shared, peer, key) {
+            Ok((op, owner)) => (Ok(op), Some(owner)),
+            Err(error) => (Err(error), None),
+        };
+        let asked = Asked { endpoint: Arc::downgrade(shared), owner, key: *key };
         OpenRequest { inner: Request::of(shared, posted, asked), addressing: PhantomData }
     }
 
     fn output((done, asked): (Result<Done>, Asked)) -> Result<Remote<N>> {
-        let Asked { endpoint, peer, key } = asked;
-        let shared = endpoint.upgrade().ok_or(crate::Error::Closed)?;
-        Inner::opened(&shared, peer, &key, done).map(Remote::of)
+        let Asked { endpoint, owner, key } = asked;
+        let (done, shared) = (done?, endpoint.upgrade().ok_or(Error::Closed)?);
+        Inner::opened(&shared, owner.ok_or(Error::Closed)?, &key, Ok(done)).map(Remote::of)
     }
 
     request_methods!(Result<Remote<N>>);
