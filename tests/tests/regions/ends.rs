@@ -44,12 +44,17 @@ pub fn dies(_: &Args) {
 pub fn outlives(args: &Args) {
     let before = Baseline::now();
     let endpoint = args.builder().listen("local:outlives").build().unwrap();
+    let alone = segments().len();
     say("listens");
     let peer = endpoint.accept_timeout(PATIENCE).unwrap();
     if is_barred(args, &endpoint, peer) {
         return say("barred");
     }
-    let region = endpoint.open_region(peer, &key_from(&endpoint, peer)).unwrap();
+    let key = key_from(&endpoint, peer);
+    // The first is answered before the second; nobody takes it.
+    let untaken = endpoint.open_region_request(peer, &key);
+    let region = endpoint.open_region(peer, &key).unwrap();
+    drop(untaken);
     region.write(3, b"x").unwrap();
     assert_eq!(region.path(), path(args));
     say("has it");
@@ -64,6 +69,11 @@ pub fn outlives(args: &Args) {
         assert!(matches!(region.fetch_add(8, 1u32), Err(Error::Withdrawn)));
     }
     drop(region);
+    let end = Instant::now() + PATIENCE;
+    while segments().len() > alone {
+        endpoint.progress().unwrap();
+        assert!(Instant::now() < end, "memory of the dead is still mapped");
+    }
     drop(endpoint);
     before.returns(PATIENCE);
 }
