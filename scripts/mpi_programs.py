@@ -52,21 +52,32 @@ def main():
     parser.add_argument("--hosts", default="1,2", help="numbers of hosts [default: %(default)s]")
     args = parser.parse_args()
     ground, passed, failed, skipped = Ground(args.place, args.pinfold), 0, 0, 0
+    unsteady = []
     for mpi in ground.mpis():
         for hosts in map(int, args.hosts.split(",")):
             for name, options, ranks in RUNS if hosts == 1 else RUNS[:1] + RUNS[-2:]:
-                run = ground.run(mpi, [ground.build(mpi, name), *options], ranks=ranks, hosts=hosts)
+                words = [ground.build(mpi, name), *options]
+                run = ground.run(mpi, words, ranks=ranks, hosts=hosts)
                 where = f"{NAMES[mpi]}, {ranks} ranks" + (", 2 hosts" if hosts == 2 else "")
                 if hosts == 2 and run.exit == 125 and "network namespaces" in run.errors:
                     print(f"SKIPPED: mpi: {name}, {where}: {run.errors.splitlines()[-1]}", flush=True)
                     skipped += 1
                     continue
-                trouble = check(run, ranks)
-                passed, failed = passed + (trouble is None), failed + (trouble is not None)
+                trouble, is_again = check(run, ranks), False
+                if trouble:
+                    # As scripts/steady.sh does: two cores that others share can starve it of its time.
+                    print(f"{name} ({where}): {trouble}; once more\n{run.errors[-4000:]}", flush=True)
+                    run, is_again = ground.run(mpi, words, ranks=ranks, hosts=hosts), True
+                    trouble = check(run, ranks)
                 print(f"test {name} ({where}) ... {trouble or 'ok'}", flush=True)
                 if trouble:
+                    failed += 1
                     print(run.errors[-4000:], flush=True)
-    return counted(passed, failed, skipped)
+                elif is_again:
+                    unsteady.append(f"{name} ({where})")
+                else:
+                    passed += 1
+    return counted(passed, failed, skipped, unsteady)
 
 
 if __name__ == "__main__":
