@@ -301,8 +301,10 @@ fn memory_that_is_not_there_is_not_changed() {
     let memory = unsafe { std::slice::from_raw_parts_mut(mapped.cast::<u8>(), len) };
     let at = couple.two.place(memory) + (1 << 20);
     let (mr, key) = couple.two.register(memory, RIGHTS, 1);
+    // Unmapped it would leave a hole, into which other threads could map something.
     // SAFETY: nobody has a reference to it any more.
-    assert_eq!(unsafe { libc::munmap(mapped.byte_add(1 << 20), 1 << 20) }, 0);
+    let ended = unsafe { libc::mprotect(mapped.byte_add(1 << 20), 1 << 20, libc::PROT_NONE) };
+    assert_eq!(ended, 0);
     for (op, flags) in [(2, 0), (2, FI_FETCH_ATOMIC), (10, FI_FETCH_ATOMIC)] {
         let mut was = [0u64; COUNT];
         post(&couple, op, flags, [1u64; COUNT], [0; COUNT], &mut was, at, key);
@@ -314,7 +316,7 @@ fn memory_that_is_not_there_is_not_changed() {
     assert_eq!(was, [0; COUNT]);
     assert_eq!(close(mr), 0);
     // SAFETY: the rest of it.
-    assert_eq!(unsafe { libc::munmap(mapped, 1 << 20) }, 0);
+    assert_eq!(unsafe { libc::munmap(mapped, len) }, 0);
 }
 
 /// The other forms of each call: of several lists, by a message, injected.
