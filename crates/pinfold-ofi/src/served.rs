@@ -18,7 +18,7 @@ use std::{
 };
 
 use pinfold::{Active, Endpoint, PeerId};
-use pinfold_sys::mem::fault_safe_copy;
+use pinfold_sys::mem::{fault_safe_change, fault_safe_copy};
 
 use crate::{
     arithmetic::{self, Call, Op},
@@ -168,14 +168,19 @@ fn change(asked: &[u8], regions: &Regions) -> Answer<(u64, Vec<u8>)> {
 
 /// Returns whether there is no memory for this use.
 fn is_absent(at: usize, len: usize, access: u64) -> bool {
-    let (at, len) = (at as u64, len as u64);
     if access & FI_REMOTE_WRITE != 0 {
-        let missing = [libc::ENOMEM, libc::EFAULT];
-        let put = fault_safe_copy::put_pages(at, len);
-        return put.is_err_and(|it| it.raw_os_error().is_some_and(|it| missing.contains(&it)));
+        return match fault_safe_copy::put_pages(at as u64, len as u64) {
+            Ok(()) => false,
+            Err(error) if error.raw_os_error() == Some(libc::EINVAL) => {
+                // Memory that may not be written, or of a device; or a kernel without the call.
+                // SAFETY: inside of a region, whose users are atomic ones.
+                !unsafe { fault_safe_change::can_be_changed(at, len) }.unwrap_or(false)
+            }
+            Err(error) => matches!(error.raw_os_error(), Some(libc::ENOMEM | libc::EFAULT)),
+        };
     }
     // SAFETY: it only reads.
-    let checked = unsafe { fault_safe_copy::check_own(at, len, false) };
+    let checked = unsafe { fault_safe_copy::check_own(at as u64, len as u64, false) };
     checked.is_err_and(|error| error.raw_os_error() == Some(libc::EFAULT))
 }
 
@@ -236,6 +241,15 @@ mod tests {
     fn asked(call: Call, op: i32, of: i32, range: Range, words: &[u64]) -> Vec<u8> {
         let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
         Change::asked(call, op, of, &[range], &bytes, &[])
+    }
+
+    #[test]
+    fn nothing_is_where_nothing_is_mapped() {
+        // Nothing can be, at the lowest addresses.
+        assert!(is_absent(4096, 8, FI_REMOTE_WRITE) && is_absent(4096, 8, FI_REMOTE_READ));
+        let word = 0u64;
+        let at = (&raw const word).addr();
+        assert!(!is_absent(at, 8, FI_REMOTE_WRITE) && !is_absent(at, 8, FI_REMOTE_READ));
     }
 
     #[test]

@@ -68,7 +68,6 @@ fn map(at: *mut c_void, len: usize) -> *mut c_void {
 }
 
 #[test]
-#[ignore = "ends this process by SIGSEGV now and then; run it alone"]
 fn messages_have_the_bytes_of_their_time() {
     let Some(host) = host() else { return };
     let couple = Couple::new(host, Terms::default());
@@ -110,7 +109,6 @@ fn messages_have_the_bytes_of_their_time() {
 }
 
 #[test]
-#[ignore = "ends this process by SIGSEGV now and then; run it alone"]
 fn reads_and_writes_have_the_bytes_of_their_time() {
     let Some(host) = host() else { return };
     let couple = Couple::new(host, Terms::default());

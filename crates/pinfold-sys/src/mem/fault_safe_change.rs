@@ -15,10 +15,10 @@ use std::{
     io,
     mem::MaybeUninit,
     ptr,
-    sync::atomic::{AtomicBool, AtomicU64, Ordering},
+    sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering},
 };
 
-use rustix::io::Errno;
+use rustix::{io::Errno, param::page_size};
 
 use crate::checker;
 
@@ -32,6 +32,34 @@ struct Job<'a> {
     is_done: AtomicBool,
     /// The process that waits for the helper.
     parent: libc::pid_t,
+}
+
+/// Returns whether all of `len` bytes at `addr` can be changed: a byte of each page is, to what it
+/// was. Costs as much as [`change_own`] for each page.
+///
+/// # Errors
+/// As [`change_own`].
+///
+/// # Safety
+/// Other users of the memory are atomic ones, or only read it.
+pub unsafe fn can_be_changed(addr: usize, len: usize) -> io::Result<bool> {
+    let page = page_size();
+    let mut at = addr;
+    while at < addr.saturating_add(len) {
+        let byte = ptr::with_exposed_provenance_mut::<u8>(at);
+        let same = || {
+            // SAFETY: the helper's only access, which the caller allows. A change that the compiler
+            // knows to be none would become a load.
+            let byte = unsafe { AtomicU8::from_ptr(byte) };
+            u64::from(byte.fetch_or(std::hint::black_box(0), Ordering::SeqCst))
+        };
+        // SAFETY: one atomic operation on one byte.
+        if unsafe { change_own(&same)? }.is_none() {
+            return Ok(false);
+        }
+        at = (at / page + 1) * page;
+    }
+    Ok(true)
 }
 
 /// Runs `change`, which changes a word of this process's memory and returns its old value. Returns
@@ -166,8 +194,6 @@ mod tests {
         thread,
     };
 
-    use rustix::param::page_size;
-
     use super::*;
     use crate::mem::userfault::Pages;
 
@@ -218,6 +244,22 @@ mod tests {
             action.assume_init()
         };
         assert_ne!(action.sa_sigaction, at_fault as extern "C" fn(c_int) as usize);
+    }
+
+    #[test]
+    fn memory_that_may_only_be_read_cannot_be_changed() {
+        let page = page_size();
+        let pages = Pages::new(3 * page, false).unwrap();
+        let at = pages.addr();
+        // SAFETY: nobody uses the page.
+        assert_eq!(unsafe { libc::mprotect((at + page) as *mut _, page, libc::PROT_READ) }, 0);
+        let can_be = |from: usize, len: usize| {
+            let _helper = HELPERS.read().unwrap();
+            // SAFETY: nobody else uses the pages.
+            unsafe { can_be_changed(at + from, len).unwrap() }
+        };
+        assert!(can_be(page - 8, 8) && can_be(2 * page, page) && can_be(page, 0));
+        assert!(!can_be(page - 8, 9) && !can_be(2 * page - 1, 1) && !can_be(0, 3 * page));
     }
 
     #[test]
