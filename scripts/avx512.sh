@@ -44,7 +44,7 @@ fi
 
 # With the C library in it, there being none in the emulator. Named as a target, or what runs while
 # building would have to be so, too.
-host=$(rustc -vV | sed -n 's/^host: //p')
+host=$(host_triple)
 export RUSTFLAGS="-C target-feature=+crt-static -C strip=symbols" CARGO_TARGET_DIR=$target/avx512
 program=$(cargo test --locked --target "$host" --package pinfold-sys --lib --no-run \
     --message-format=json-render-diagnostics | sed -n 's/.*"executable":"\([^"]*\)".*/\1/p')

@@ -10,7 +10,7 @@ targets=("${@:2}")
 [ ${#targets[@]} -gt 0 ] || mapfile -t targets < <(sed -n 's/^name = "\(.*\)"$/\1/p' fuzz/Cargo.toml | grep -v '^pinfold-fuzz$')
 [ ${#targets[@]} -gt 0 ] || die "there are no targets"
 # With a target named, build scripts are not made for the fuzzer.
-triple=$(rustc -vV | sed -n 's/^host: //p')
+triple=$(host_triple)
 
 build() {
     have c++ || skip "no C++ compiler here, which libFuzzer takes; run: apt-get install g++"

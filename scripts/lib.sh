@@ -11,6 +11,9 @@ fi
 # Where cargo builds, absolute.
 target=$(realpath -m "${CARGO_TARGET_DIR:-target}")
 
+# The target that this Rust builds for by itself.
+host_triple() { rustc -vV | sed -n 's/^host: //p'; }
+
 have() { command -v "$1" > /dev/null; }
 
 say() { printf '== %s\n' "$*"; }

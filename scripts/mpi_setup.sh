@@ -11,7 +11,7 @@ have python3 || skip "no Python 3 here; run: scripts/setup.sh"
 python3 -c 'import ensurepip, venv' 2> /dev/null || skip "Python 3 lacks venv; run: scripts/setup.sh"
 mkdir -p "$place"
 
-# What a command said that failed, and then the end.
+# Prints the words of a command that failed, and ends this.
 try() {
     local log=$place/setup.log
     "$@" > "$log" 2>&1 || { tail -n 5 "$log" >&2; skip "cannot install: $*"; }

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Unit, integration and documentation tests of the whole workspace.
 . "$(dirname "$0")/lib.sh"
-triple=$(rustc -vV | sed -n 's/^host: //p' | tr 'a-z-' 'A-Z_')
+triple=$(host_triple | tr 'a-z-' 'A-Z_')
 export "CARGO_TARGET_${triple}_RUNNER=$PWD/scripts/steady.sh"
 cargo test --locked --workspace --no-fail-fast "$@"
