@@ -71,18 +71,16 @@ fn elements(lists: &[FiIoc]) -> Answer<usize> {
 ///
 /// # Safety
 /// The endpoint and all lists are the program's.
-unsafe fn post(ep: *mut FidEp, own_flags: bool, ask: &Ask<'_>) -> isize {
-    guard::count(|| {
+unsafe fn post(ep: *mut FidEp, own_flags: bool, ask: &Ask<'_>) -> Answer<usize> {
+    // SAFETY: the caller's.
+    let ep = unsafe { handle::of(ep)? };
+    ep.inside(|inside| {
+        let of_ep = inside.state.tx.op_flags;
+        let flags = ask.flags.map(|flags| if own_flags { flags } else { flags | of_ep });
         // SAFETY: the caller's.
-        let ep = unsafe { handle::of(ep)? };
-        ep.inside(|inside| {
-            let of_ep = inside.state.tx.op_flags;
-            let flags = ask.flags.map(|flags| if own_flags { flags } else { flags | of_ep });
-            // SAFETY: the caller's.
-            unsafe { inside.change(&Ask { flags, ..*ask }) }
-        })?;
-        Ok(0)
-    })
+        unsafe { inside.change(&Ask { flags, ..*ask }) }
+    })?;
+    Ok(0)
 }
 
 /// The operation that a message describes.
@@ -192,10 +190,7 @@ unsafe fn changed(
             flags,
         };
         // SAFETY: the caller's.
-        match unsafe { post(ep, false, &ask) } {
-            0 => Ok(0),
-            code => Err(Code(-code as c_int)),
-        }
+        unsafe { post(ep, false, &ask) }
     })
 }
 
@@ -204,10 +199,7 @@ unsafe extern "C" fn writemsg(ep: *mut FidEp, msg: *const FiMsgAtomic, flags: u6
         // SAFETY: the program's.
         let ask = unsafe { asked(Call::Change, msg, flags)? };
         // SAFETY: the program's.
-        match unsafe { post(ep, true, &ask) } {
-            0 => Ok(0),
-            code => Err(Code(-code as c_int)),
-        }
+        unsafe { post(ep, true, &ask) }
     })
 }
 
@@ -266,10 +258,7 @@ unsafe extern "C" fn readwritev(
             flags: Some(0),
         };
         // SAFETY: the program's.
-        match unsafe { post(ep, false, &ask) } {
-            0 => Ok(0),
-            code => Err(Code(-code as c_int)),
-        }
+        unsafe { post(ep, false, &ask) }
     })
 }
 
@@ -285,10 +274,7 @@ unsafe extern "C" fn readwritemsg(
         // SAFETY: the program's.
         let (ask, results) = unsafe { (asked(Call::Fetch, msg, flags)?, many(results, count)?) };
         // SAFETY: the program's.
-        match unsafe { post(ep, true, &Ask { results, ..ask }) } {
-            0 => Ok(0),
-            code => Err(Code(-code as c_int)),
-        }
+        unsafe { post(ep, true, &Ask { results, ..ask }) }
     })
 }
 
@@ -370,10 +356,7 @@ unsafe extern "C" fn compwritev(
             flags: Some(0),
         };
         // SAFETY: the program's.
-        match unsafe { post(ep, false, &ask) } {
-            0 => Ok(0),
-            code => Err(Code(-code as c_int)),
-        }
+        unsafe { post(ep, false, &ask) }
     })
 }
 
@@ -395,10 +378,7 @@ unsafe extern "C" fn compwritemsg(
             (ask, many(compares, compare_count)?, many(results, count)?)
         };
         // SAFETY: the program's.
-        match unsafe { post(ep, true, &Ask { compares, results, ..ask }) } {
-            0 => Ok(0),
-            code => Err(Code(-code as c_int)),
-        }
+        unsafe { post(ep, true, &Ask { compares, results, ..ask }) }
     })
 }
 
