@@ -345,7 +345,7 @@ fn what_try_send_takes_comes_once_and_in_order() {
     }
 }
 
-/// What is queued goes first: a send that would overtake it is refused.
+/// Queued sends go first: one that would overtake them is refused.
 #[test]
 fn try_send_overtakes_nothing() {
     let pair = Pair::new("overtakes", || {

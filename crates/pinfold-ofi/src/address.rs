@@ -117,7 +117,7 @@ impl Address {
         (port != 0).then(|| SocketAddr::new(ip, port))
     }
 
-    /// What to call, in this order.
+    /// The names to call, in this order.
     pub fn ways(&self) -> Vec<String> {
         let here = [0, this_host()].contains(&self.host());
         let local = here.then(|| self.local());

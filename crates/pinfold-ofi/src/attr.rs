@@ -1,4 +1,4 @@
-//! What the provider has, and how a program's wishes change it: policy without I/O.
+//! The provider's attributes, and how a program's wishes change them: policy without I/O.
 #![allow(unsafe_code)]
 // Invariant: hints are read while they are there, in the layout of 1.17.
 
@@ -60,7 +60,7 @@ fn caps() -> u64 {
     messages | EXTRAS | rma::CAPS | reach()
 }
 
-/// What a program asks for.
+/// The wishes of a program.
 #[derive(Default)]
 pub struct Wish {
     caps: u64,

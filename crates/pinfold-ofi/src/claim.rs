@@ -32,7 +32,7 @@ impl Inside<'_> {
             ..Event::default()
         };
         let contact = self.source(receive.from)?;
-        // What has come by now is to be found.
+        // Messages that have come by now are to be found.
         self.turn();
         let found = match self.library_source(contact) {
             Some(source) => self.find(source, receive)?,
@@ -79,7 +79,7 @@ impl Inside<'_> {
         Ok(Some((envelope, header)))
     }
 
-    /// What the program is told of a message that was found.
+    /// The event that tells the program of a message that was found.
     fn described(&mut self, event: Event, envelope: &Envelope, header: Header) -> Event {
         let contact = self.state.contacts.of_peer(envelope.peer);
         Event {

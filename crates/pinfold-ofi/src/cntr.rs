@@ -262,7 +262,7 @@ unsafe extern "C" fn control(fid: *mut Fid, command: c_int, arg: *mut c_void) ->
         let answer = match command {
             FI_GETWAIT if cntr.wait != FI_WAIT_FD => return Err(Code::NO_DATA),
             FI_GETWAIT => {
-                // Whoever has the descriptor may sleep on it at any time.
+                // A thread may sleep on the descriptor at any time.
                 cntr.waiting.fetch_add(1, Ordering::SeqCst);
                 cntr.pollable.as_fd().as_raw_fd()
             }

@@ -1,6 +1,6 @@
 //! The endpoints that this one talks to, by address: which connections lead there. No I/O.
 //!
-//! Whoever wants to send calls, and says who it is by a greeting, the first message on each
+//! A side that wants to send calls, and says who it is by a greeting, the first message on each
 //! connection that it uses. A pair that call each other at the same time have two connections, and
 //! each side sends on the one it made: neither has to yield. Otherwise both use the same.
 
@@ -202,7 +202,7 @@ mod tests {
         assert_eq!(contacts.greeted(later, address), Next::GreetBack);
         contacts.lose_all(|peer| peer == later);
         assert_eq!((contacts.get(contact).to, contacts.get(contact).from), (None, None));
-        // What came by it is still theirs.
+        // Messages that came by it are still theirs.
         assert_eq!(contacts.of_peer(later), Some(contact));
     }
 

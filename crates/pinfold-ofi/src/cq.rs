@@ -76,7 +76,7 @@ pub struct Cq {
     _domain: Arc<()>,
 }
 
-/// What its callers sleep on.
+/// The bell that its callers sleep on.
 struct Wait {
     pollable: Epoll,
     bell: EventFd,
@@ -213,7 +213,7 @@ impl Cq {
             if begun.elapsed() < SPIN {
                 std::hint::spin_loop();
             } else if count > 1 || self.arm() {
-                // Who waits for several looks now and then.
+                // A thread that waits for several entries looks now and then.
                 let longest = (count > 1).then_some(Duration::from_millis(1));
                 let left = deadline.map(|end| end.saturating_duration_since(Instant::now()));
                 let patience = left.into_iter().chain(longest).min();

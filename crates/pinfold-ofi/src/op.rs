@@ -7,7 +7,7 @@ use crate::{cq::Event, state::Inside};
 /// An operation.
 pub struct Op {
     pub kind: Kind,
-    /// What the program is told if it goes well, as far as that is known.
+    /// The event of its success, as far as that is known.
     pub event: Event,
     /// True if the program wants to know.
     pub reports: bool,

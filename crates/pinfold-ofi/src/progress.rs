@@ -214,7 +214,7 @@ impl Inside<'_> {
         self.report_as(event.flags, reports, result);
     }
 
-    /// What the program is told of a message that has come.
+    /// The event that tells the program of a message that has come.
     fn arrived(&mut self, event: Event, peer: PeerId, tag: u64, len: u64, header: Header) -> Event {
         let source = match self.state.contacts.of_peer(peer) {
             Some(contact) if self.ep.caps & FI_SOURCE != 0 => self.number_of(contact),

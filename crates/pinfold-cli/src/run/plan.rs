@@ -22,7 +22,7 @@ use super::{
 /// Variables by which a user's environment could lead messages elsewhere.
 const DIVERTING: [&str; 2] = ["FI_PROVIDER", "FI_PROVIDER_PATH"];
 
-/// What was found or made for a run.
+/// The files and addresses that a run uses.
 #[derive(Default)]
 pub(super) struct Means {
     /// The directory in which libfabric finds the provider.

@@ -1,4 +1,4 @@
-//! What a run's ranks counted, summed: for people and for programs.
+//! The sum of all ranks' counters of a run: for people and for programs.
 
 use std::{collections::BTreeSet, time::Duration};
 

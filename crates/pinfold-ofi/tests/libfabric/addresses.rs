@@ -154,7 +154,7 @@ fn an_address_is_used_again_after_a_restart() {
         couple.two.bind();
         assert_eq!(couple.two.name(), name);
         couple.to_one = couple.two.insert(&couple.one.name());
-        // Who has not heard that the old one is gone is told so by an error, and tries again.
+        // A side that has not heard that the old one is gone gets an error, and tries again.
         couple.until("the new one is reached", || is_reached(&couple));
     }
 }

@@ -112,7 +112,7 @@ pub fn survivor(args: &Args) {
     let to = side.insert(&name);
     let kind = args.text("kind").to_owned();
     let mut memory = stamp::bytes(4 << 20, 3);
-    // What is waited for: entries on either queue.
+    // Entries on either queue end the wait.
     let mut waits = 0;
     let plain = |memory: &mut [u8], flags: u64, waits: &mut usize| {
         let mut outgoing = Outgoing {
@@ -264,7 +264,7 @@ pub fn survivor(args: &Args) {
         let patience = Duration::from_secs(20);
         assert!(begun.elapsed() < patience, "{kind}: {good} good, {bad} bad of {waits}");
     }
-    // What comes after it fails, too, and does not wait for ever.
+    // Later operations fail, too, and do not wait for ever.
     let mut outgoing = Outgoing {
         memory: &mut memory[..8],
         to,

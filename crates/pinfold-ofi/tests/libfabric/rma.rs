@@ -201,7 +201,7 @@ fn what_is_not_allowed_fails() {
     assert_eq!(close(mr), 0);
     assert_eq!(failed(&couple, Call::Read, 8, at.wrapping_add(100), key).err, FI_ENOKEY);
     stamp::check(&target, 1);
-    // What may only be written is not read.
+    // A region that may only be written is not read.
     let (mr, key) = couple.two.register(&mut target, FI_REMOTE_WRITE, 2);
     let at = couple.two.place(&target);
     assert_eq!(failed(&couple, Call::Read, 8, at, key).err, libc::EACCES);
