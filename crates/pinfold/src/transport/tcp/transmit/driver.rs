@@ -18,12 +18,11 @@ use std::{
 
 use parking_lot::Mutex;
 use pinfold_sys::{
-    cpu::clock,
     io::{
         poll::{Epoll, Interest},
         send_ring::{Flight, Launched, ORDERS_MAX, Order, SendRing, Way},
     },
-    mem::pin::{self, Registered},
+    mem::pin::Registered,
     process::Segment as Part,
     refused::may_pass,
     socket::stream::PARTS_MAX,
@@ -32,13 +31,13 @@ use pinfold_sys::{
 use rustix::io::Errno;
 use smallvec::SmallVec;
 
+use super::facility::{Facility, Missing};
 use crate::{
     SendMode,
     memory::translate::{
         TranslationLevel,
         own::{OwnHold, process::Share},
     },
-    policy::backoff::Backoff,
 };
 
 /// Bytes that an endpoint may have pinned at most; and that part of the bytes that an ordinary user
@@ -52,6 +51,9 @@ const UNPINNED_SHARE: u64 = 4;
 pub(super) const PER_SEND_MAX: usize = 512 << 10;
 /// Bytes of any other.
 const COPIED_MAX: usize = 1 << 30;
+/// Parts of fewer bytes, such as a header in front of a message, are copied beside longer ones: to
+/// pin their pages would cost more, and keep pages watched that hold other things.
+const PINNED_PART_MIN: usize = 512;
 
 /// The program's settings.
 #[derive(Clone, Copy, Debug, Default)]
@@ -60,57 +62,6 @@ pub(crate) struct Settings {
     pub mode: Option<SendMode>,
     /// True if rings are to be used; `None`: if nothing speaks against it.
     pub ring: Option<bool>,
-}
-
-/// Something that may be there.
-#[derive(Debug, Default)]
-enum Facility<T> {
-    #[default]
-    Unasked,
-    There(T),
-    Not,
-    /// It could not be had, for a reason that may pass.
-    NotNow(Backoff),
-}
-
-impl<T> Facility<T> {
-    fn is_to_be_asked(&self) -> bool {
-        match self {
-            Facility::Unasked => true,
-            Facility::NotNow(rest) => rest.is_over(clock::now_ns()),
-            Facility::There(_) | Facility::Not => false,
-        }
-    }
-
-    fn is(&mut self, found: Result<T, Missing>) {
-        *self = match (found, &*self) {
-            (Ok(found), _) => Facility::There(found),
-            (Err(Missing::ForGood), _) => Facility::Not,
-            (Err(Missing::Now), before) => {
-                let mut rest =
-                    if let Facility::NotNow(rest) = before { *rest } else { Backoff::new() };
-                rest.failed(clock::now_ns());
-                Facility::NotNow(rest)
-            }
-        };
-    }
-}
-
-/// The time for which something is not there.
-#[derive(Clone, Copy, Debug)]
-enum Missing {
-    Now,
-    ForGood,
-}
-
-impl From<pin::Error> for Missing {
-    fn from(error: pin::Error) -> Missing {
-        tracing::debug!(%error, "no ring to send by");
-        match error.reason() {
-            pin::Reason::Exhausted | pin::Reason::Memlock(_) => Missing::Now,
-            _ => Missing::ForGood,
-        }
-    }
 }
 
 /// Memory that stays pinned, and the ring that sends from it.
@@ -411,7 +362,7 @@ impl Rings {
         sent
     }
 
-    /// Sends parts that the cache has or takes, an order a part.
+    /// Sends parts that the cache has or takes, an order a part; short ones beside them are copied.
     ///
     /// # Safety
     /// As [`Driver::send`].
@@ -426,7 +377,13 @@ impl Rings {
         let Cache { share, ring } = self.cached(driver).ok_or(Errno::NOSYS)?;
         let mut holds: SmallVec<[Option<OwnHold>; 4]> = SmallVec::new();
         let mut slots: SmallVec<[Way; 4]> = SmallVec::new();
+        let copies = parts.iter().any(|part| part.len >= PINNED_PART_MIN);
         for part in &parts[..parts.len().min(ORDERS_MAX)] {
+            if copies && part.len < PINNED_PART_MIN {
+                holds.push(None);
+                slots.push(Way::Copied);
+                continue;
+            }
             let held = share.translate(part.ptr.addr() as u64, part.len as u64).ok();
             let Some(hold) = held else { break };
             by_level[hold.level() as usize] += 1;

@@ -11,6 +11,7 @@
 
 mod calls;
 mod driver;
+mod facility;
 #[cfg(test)]
 mod tests;
 mod transmitter;

@@ -107,6 +107,24 @@ fn bytes(len: usize, seed: u8) -> Vec<u8> {
 
 const LEN: usize = 300_000;
 
+/// A header in front of a message is copied: it is neither pinned nor counted.
+#[test]
+fn a_header_is_not_pinned() {
+    let mut stand = stand(SendMode::Cached, true);
+    let (head, body) = (bytes(8, 1), bytes(20_000, 2));
+    let parts = [part(&head), part(&body)];
+    if stand.transmitter.choose(&parts) != SendMode::Cached {
+        return;
+    }
+    // SAFETY: both are there until the kernel is done, below.
+    let sent = unsafe { stand.transmitter.send(stand.near.as_fd(), SendMode::Cached, &parts) };
+    assert_eq!(sent, Some(20_008));
+    assert_eq!(stand.driver.translations().by_level.iter().sum::<u64>(), 1);
+    stand.transmitter.handed(9, stand.near.as_fd());
+    assert!(stand.read(20_008) == [head, body].concat());
+    assert_eq!(stand.until_transmitted().translated, Some(TranslationLevel::Pinned));
+}
+
 /// A message that is not copied is named when the kernel is done with it, not before; the epoll
 /// tells of that.
 #[test]
