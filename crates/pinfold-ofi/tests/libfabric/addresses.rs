@@ -18,22 +18,9 @@ fn remove(side: &Side, number: u64) {
 
 fn exchange(couple: &Couple, seed: u64) {
     let (mut from, mut to) = (stamp::bytes(100, seed), vec![0; 100]);
-    let mut incoming = Incoming {
-        memory: &mut to,
-        from: FI_ADDR_UNSPEC,
-        tag: Some((seed, 0)),
-        flags: 0,
-        context: context(1),
-    };
+    let mut incoming = Incoming::tagged(&mut to, seed);
     couple.post("fi_trecv", || recv(&couple.two, Recv::Plain, &mut incoming));
-    let mut outgoing = Outgoing {
-        memory: &mut from,
-        to: couple.to_two,
-        tag: Some(seed),
-        data: 0,
-        flags: 0,
-        context: context(2),
-    };
+    let mut outgoing = Outgoing::tagged(&mut from, couple.to_two, seed);
     couple.post("fi_tsend", || send(&couple.one, Send::Plain, &mut outgoing));
     couple.at_two(couple.two.rx).expect("no error");
     couple.at_one(couple.one.tx).expect("no error");
@@ -90,13 +77,7 @@ fn both_sides_call_at_once() {
             (&couple.two, couple.to_one, &mut to_two, 2u8),
         ];
         for (side, _, room, _) in ends {
-            let mut incoming = Incoming {
-                memory: &mut room[..],
-                from: FI_ADDR_UNSPEC,
-                tag: Some((1, 0)),
-                flags: 0,
-                context: context(1),
-            };
+            let mut incoming = Incoming::tagged(&mut room[..], 1);
             posted("fi_trecv", &[side], || recv(side, Recv::Plain, &mut incoming));
         }
         let (mut one_sent, mut two_sent) = (false, false);
@@ -104,14 +85,8 @@ fn both_sides_call_at_once() {
             if *sent {
                 return;
             }
-            let mut outgoing = Outgoing {
-                memory: &mut [fill; 8],
-                to,
-                tag: Some(1),
-                data: 0,
-                flags: 0,
-                context: context(2),
-            };
+            let mut bytes = [fill; 8];
+            let mut outgoing = Outgoing::tagged(&mut bytes, to, 1);
             match send(side, Send::Inject, &mut outgoing) {
                 0 => *sent = true,
                 code => assert_eq!(code, -(libc::EAGAIN as isize)),
@@ -162,13 +137,7 @@ fn an_address_is_used_again_after_a_restart() {
 /// A message to the second is delivered there; what is left of earlier ones is put away.
 fn is_reached(couple: &Couple) -> bool {
     let (mut from, mut to) = (stamp::bytes(64, 8), vec![0; 64]);
-    let mut incoming = Incoming {
-        memory: &mut to,
-        from: FI_ADDR_UNSPEC,
-        tag: Some((8, 0)),
-        flags: 0,
-        context: context(1),
-    };
+    let mut incoming = Incoming::tagged(&mut to, 8);
     couple.post("fi_trecv", || recv(&couple.two, Recv::Plain, &mut incoming));
     let mut outgoing = Outgoing {
         memory: &mut from,

@@ -9,16 +9,16 @@ use pinfold_fi::ffi::{
 };
 
 use crate::{
-    couple::Couple,
+    couple::{Couple, Toward},
     host::host,
     side::{Terms, close, context},
 };
 
 const RIGHTS: u64 = FI_REMOTE_READ | FI_REMOTE_WRITE;
-const COUNT: usize = 3;
+pub const COUNT: usize = 3;
 
 /// An element as bits, and how it computes, written apart from the provider's own arithmetic.
-trait Element: Copy + PartialEq + std::fmt::Debug {
+pub trait Element: Copy + PartialEq + std::fmt::Debug {
     const NUMBER: c_int;
     fn of(value: i32) -> Self;
     /// The new value; `None`: there is no such operation.
@@ -139,18 +139,32 @@ fn check<E: Element>(couple: &Couple) {
     };
     let (place, at) = (bytes.as_ptr().addr(), couple.two.place(bytes));
     let (mr, key) = couple.two.register(bytes, RIGHTS, E::NUMBER as u64);
-    let peek = || {
-        // SAFETY: the array is there; the provider has done what was waited for.
-        unsafe { std::ptr::read_volatile((place as *const E).cast::<[E; COUNT]>()) }
-    };
+    let place = place as *mut [E; COUNT];
+    // SAFETY: the array is there, and nobody uses it once what was waited for is done.
+    let get = || unsafe { std::ptr::read_volatile(place) };
+    // SAFETY: as above.
+    let set = |all| unsafe { std::ptr::write_volatile(place, all) };
+    check_there::<E>(&couple.toward(), (at, key), &get, &set);
+    assert_eq!(close(mr), 0);
+}
+
+/// Every operation on elements at a place of the other's, which `get` and `set` reach in another
+/// way.
+pub fn check_there<E: Element>(
+    toward: &Toward<'_>,
+    (at, key): (u64, u64),
+    get: &dyn Fn() -> [E; COUNT],
+    set: &dyn Fn([E; COUNT]),
+) {
+    let domain = toward.side.domain;
     for op in 0..20 {
         let is_there = E::expected(op, E::of(1), E::of(1), E::of(1)).is_some();
         for &flags in calls(op) {
             let mut attr = FiAtomicAttr { count: 0, size: 0 };
             // SAFETY: the domain is open.
             let code = unsafe {
-                let query = (*(*couple.one.domain).ops).query_atomic;
-                query(couple.one.domain, E::NUMBER, op, &mut attr, flags)
+                let query = (*(*domain).ops).query_atomic;
+                query(domain, E::NUMBER, op, &mut attr, flags)
             };
             if !is_there {
                 assert_eq!(code, -libc::EOPNOTSUPP, "{} {op}", E::NUMBER);
@@ -160,31 +174,26 @@ fn check<E: Element>(couple: &Couple) {
             assert!(attr.count >= COUNT);
             for (old, with, compare) in [(3, 5, 3), (5, 3, 4), (0, 2, 7), (7, 0, 7), (0, 0, 0)] {
                 let (old, with, compare) = (E::of(old), E::of(with), E::of(compare));
-                // SAFETY: nobody else uses the array now.
-                unsafe {
-                    let place = (place as *mut E).cast::<[E; COUNT]>();
-                    std::ptr::write_volatile(place, [old; COUNT]);
-                }
+                set([old; COUNT]);
                 let mut was = [E::of(9); COUNT];
-                post(couple, op, flags, [with; COUNT], [compare; COUNT], &mut was, at, key);
-                let done = couple.at_one(couple.one.tx).expect("no error");
+                post(toward, op, flags, [with; COUNT], [compare; COUNT], &mut was, at, key);
+                let done = toward.take().expect("no error");
                 assert_eq!(done.context, context(3));
                 let kind = if flags == 0 { FI_WRITE } else { FI_READ };
                 assert_eq!(done.flags & (FI_ATOMIC | kind), FI_ATOMIC | kind);
                 let expected = E::expected(op, old, with, compare).unwrap();
-                assert_eq!(peek(), [expected; COUNT], "{} {op} {flags:x}", E::NUMBER);
+                assert_eq!(get(), [expected; COUNT], "{} {op} {flags:x}", E::NUMBER);
                 if flags != 0 {
                     assert_eq!(was, [old; COUNT], "{} {op} {flags:x}", E::NUMBER);
                 }
             }
         }
     }
-    assert_eq!(close(mr), 0);
 }
 
 #[allow(clippy::too_many_arguments, reason = "as many as the call itself has")]
 fn post<E: Element>(
-    couple: &Couple,
+    toward: &Toward<'_>,
     op: c_int,
     flags: u64,
     with: [E; COUNT],
@@ -193,10 +202,10 @@ fn post<E: Element>(
     at: u64,
     key: u64,
 ) {
-    let (ep, to, none) = (couple.one.ep, couple.to_two, std::ptr::null_mut::<c_void>());
+    let (ep, to, none) = (toward.side.ep, toward.to, std::ptr::null_mut::<c_void>());
     let (with, compare) = (with.as_ptr().cast(), compare.as_ptr().cast());
     let (was, of, number) = (was.as_mut_ptr().cast(), E::NUMBER, context(3));
-    couple.post("fi_atomic", || {
+    toward.post("fi_atomic", || {
         // SAFETY: operands are there for the call, results until the completion.
         unsafe {
             let ops = &*(*ep).atomic;
@@ -274,7 +283,7 @@ fn what_is_not_allowed_fails_and_changes_nothing() {
     let (mr, key) = couple.two.register(&mut memory[8..56], FI_REMOTE_READ, 1);
     let fails = |op, flags, at, key| {
         let mut was = [0u64; COUNT];
-        post(&couple, op, flags, [1u64; COUNT], [0; COUNT], &mut was, at, key);
+        post(&couple.toward(), op, flags, [1u64; COUNT], [0; COUNT], &mut was, at, key);
         couple.at_one(couple.one.tx).unwrap_err().err
     };
     assert_eq!(fails(2, 0, at.wrapping_add(8), key), libc::EACCES);
@@ -306,7 +315,7 @@ fn memory_that_is_not_there_is_not_changed() {
     let protect = |how| unsafe { libc::mprotect(mapped.byte_add(1 << 20), 1 << 20, how) };
     let absent = |op, flags| {
         let mut was = [0u64; COUNT];
-        post(&couple, op, flags, [1u64; COUNT], [0; COUNT], &mut was, at, key);
+        post(&couple.toward(), op, flags, [1u64; COUNT], [0; COUNT], &mut was, at, key);
         assert_eq!(couple.at_one(couple.one.tx).unwrap_err().err, libc::EFAULT);
     };
     assert_eq!(protect(libc::PROT_NONE), 0);
@@ -316,7 +325,7 @@ fn memory_that_is_not_there_is_not_changed() {
     assert_eq!(protect(libc::PROT_READ), 0);
     absent(2, 0);
     let mut was = [7u64; COUNT];
-    post(&couple, 2, FI_FETCH_ATOMIC, [1u64; COUNT], [0; COUNT], &mut was, at - 64, key);
+    post(&couple.toward(), 2, FI_FETCH_ATOMIC, [1u64; COUNT], [0; COUNT], &mut was, at - 64, key);
     couple.at_one(couple.one.tx).unwrap();
     assert_eq!(was, [0; COUNT]);
     assert_eq!(close(mr), 0);

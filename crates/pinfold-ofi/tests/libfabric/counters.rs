@@ -85,13 +85,7 @@ fn messages_are_counted_once() {
         for size in [0, 8, 2048] {
             let before = (couple.one.count(0), couple.two.count(1));
             let (mut from, mut to) = (vec![1; size], vec![0; size]);
-            let mut incoming = Incoming {
-                memory: &mut to,
-                from: FI_ADDR_UNSPEC,
-                tag: Some((1, 0)),
-                flags: 0,
-                context: context(1),
-            };
+            let mut incoming = Incoming::tagged(&mut to, 1);
             couple.post("fi_trecv", || recv(&couple.two, Recv::Plain, &mut incoming));
             let mut outgoing = Outgoing {
                 memory: &mut from,

@@ -10,7 +10,7 @@ use pinfold_fi::ffi::{
 
 use crate::{
     host::Host,
-    side::{PATIENCE, Side, Terms},
+    side::{PATIENCE, Side, Terms, context},
 };
 
 /// Two sides.
@@ -29,6 +29,11 @@ impl Couple {
         let to_two = one.insert(&two.name());
         let to_one = two.insert(&one.name());
         Couple { one, two, to_two, to_one }
+    }
+
+    /// The first, as it uses the second.
+    pub fn toward(&self) -> Toward<'_> {
+        Toward { side: &self.one, other: Some(&self.two), to: self.to_two }
     }
 
     /// Calls until the answer is not that it would have to wait, while both make progress.
@@ -58,6 +63,31 @@ impl Couple {
             self.two.progress();
             assert!(std::time::Instant::now() < end, "{what}");
         }
+    }
+}
+
+/// A side that uses another's memory.
+#[derive(Clone, Copy)]
+pub struct Toward<'a> {
+    pub side: &'a Side,
+    /// The other, if it is in this process.
+    pub other: Option<&'a Side>,
+    /// The name of the other in the side's address vector.
+    pub to: u64,
+}
+
+impl Toward<'_> {
+    /// Calls until the answer is not that it would have to wait.
+    #[track_caller]
+    pub fn post(&self, call: &str, post: impl FnMut() -> isize) {
+        let sides: Vec<&Side> = std::iter::once(self.side).chain(self.other).collect();
+        posted(call, &sides, post);
+    }
+
+    /// The next completion of what was posted.
+    #[track_caller]
+    pub fn take(&self) -> Result<FiCqTaggedEntry, FiCqErrEntry> {
+        self.side.take(self.side.tx, self.other.as_slice())
     }
 }
 
@@ -128,6 +158,13 @@ pub struct Outgoing<'a> {
     pub data: u64,
     pub flags: u64,
     pub context: *mut c_void,
+}
+
+impl<'a> Outgoing<'a> {
+    /// A message with a tag.
+    pub fn tagged(memory: &'a mut [u8], to: u64, tag: u64) -> Outgoing<'a> {
+        Outgoing { memory, to, tag: Some(tag), data: 0, flags: 0, context: context(2) }
+    }
 }
 
 /// Posts a send. `-FI_EAGAIN` comes back as it is.
@@ -203,6 +240,14 @@ pub struct Incoming<'a> {
     pub tag: Option<(u64, u64)>,
     pub flags: u64,
     pub context: *mut c_void,
+}
+
+impl<'a> Incoming<'a> {
+    /// A message with a tag, from anybody.
+    pub fn tagged(memory: &'a mut [u8], tag: u64) -> Incoming<'a> {
+        let (from, tag) = (FI_ADDR_UNSPEC, Some((tag, 0)));
+        Incoming { memory, from, tag, flags: 0, context: context(1) }
+    }
 }
 
 /// Posts a receive.

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use pinfold_fi::ffi::{ep::FiMsgTagged, flags::*, object::Fid};
 use pinfold_tests::{
     Args, Stage,
+    network::where_allowed,
     role::{hear, say},
     stamp,
 };
@@ -13,17 +14,9 @@ use pinfold_tests::{
 use crate::{
     couple::{Incoming, Outgoing, Recv, Send, posted, recv, send},
     host::host,
-    side::{Side, Terms, context, good},
+    hosts::Hosts,
+    side::{Side, Terms, context, good, hex, unhex},
 };
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
-fn unhex(text: &str) -> Vec<u8> {
-    let byte = |at: usize| u8::from_str_radix(&text[at..at + 2], 16).expect("hex");
-    (0..text.len()).step_by(2).map(byte).collect()
-}
 
 /// The operations in whose midst the peer is killed.
 const KINDS: [&str; 11] = [
@@ -67,24 +60,11 @@ pub fn victim(args: &Args) {
     let peer = side.insert(&unhex(&hear()));
     let mut room = vec![0u8; 4 << 20];
     if kind == "long" || kind == "confirmed" || kind == "again" {
-        let mut incoming = Incoming {
-            memory: &mut room,
-            from: FI_ADDR_UNSPEC,
-            tag: Some((1, 0)),
-            flags: 0,
-            context: context(1),
-        };
+        let mut incoming = Incoming::tagged(&mut room, 1);
         posted("fi_trecv", &[&side], || recv(&side, Recv::Plain, &mut incoming));
     }
     if kind == "receive" || kind == "claim" || kind == "again" {
-        let mut outgoing = Outgoing {
-            memory: &mut memory[..4 << 20],
-            to: peer,
-            tag: Some(2),
-            data: 0,
-            flags: 0,
-            context: context(2),
-        };
+        let mut outgoing = Outgoing::tagged(&mut memory[..4 << 20], peer, 2);
         posted("fi_tsend", &[&side], || send(&side, Send::Plain, &mut outgoing));
     }
     say("goes");
@@ -318,11 +298,12 @@ pub fn survivor(args: &Args) {
     }
 }
 
-fn kill_in(kind: &str, again: bool) {
+fn kill_in(kind: &str, again: bool, hosts: &Hosts) {
     let stage = Stage::new(90);
-    let mut victim = stage.role("victim").with("kind", kind).spawn();
+    let role = |name: &str, host| hosts.on(host, &stage, stage.role(name));
+    let mut victim = role("victim", 0).with("kind", kind).spawn();
     let place = victim.expect("is");
-    let mut survivor = stage.role("survivor").with("kind", kind);
+    let mut survivor = role("survivor", 1).with("kind", kind);
     if again {
         survivor = survivor.with("again", 1);
     }
@@ -342,7 +323,7 @@ fn kill_in(kind: &str, again: bool) {
     survivor.expect("told");
     if again {
         let old = place.split(' ').next().expect("a name");
-        let mut next = stage.role("victim").with("kind", "again").with("name", old).spawn();
+        let mut next = role("victim", 0).with("kind", "again").with("name", old).spawn();
         next.expect("is");
         next.say(&name);
         survivor.say("again");
@@ -362,7 +343,7 @@ fn who_waits_for_the_dead_is_told() {
         return;
     }
     for kind in KINDS {
-        kill_in(kind, false);
+        kill_in(kind, false, &Hosts::one());
     }
 }
 
@@ -373,6 +354,28 @@ fn who_comes_back_under_its_address_is_reached() {
         return;
     }
     for kind in ["nothing", "send", "write"] {
-        kill_in(kind, true);
+        kill_in(kind, true, &Hosts::one());
     }
+}
+
+/// The same of a process on another host.
+#[test]
+fn the_dead_of_another_host_are_told_of() {
+    if host().is_none() {
+        return;
+    }
+    where_allowed("deaths::the_dead_of_another_host_are_told_of", || {
+        let hosts = Hosts::two();
+        let all = KINDS.map(|kind| (kind, false));
+        let all = [&all[..], &[("nothing", true), ("send", true), ("write", true)]].concat();
+        // A lost connection is called again for some seconds before its peer is given up.
+        for some in all.chunks(4) {
+            std::thread::scope(|scope| {
+                for &(kind, again) in some {
+                    let hosts = &hosts;
+                    scope.spawn(move || kill_in(kind, again, hosts));
+                }
+            });
+        }
+    });
 }

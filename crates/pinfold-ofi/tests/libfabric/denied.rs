@@ -5,6 +5,7 @@ use pinfold_fi::ffi::flags::*;
 use pinfold_tests::{
     Args, Stage,
     filter::{CMA, deny},
+    network::where_allowed,
     role::{hear, say},
     skip::is_root_or_skip,
     stamp,
@@ -13,7 +14,8 @@ use pinfold_tests::{
 use crate::{
     couple::{Incoming, Outgoing, Recv, Send, posted, recv, send},
     host::host,
-    side::{Side, Terms, context},
+    hosts::Hosts,
+    side::{Side, Terms, context, hex, unhex},
 };
 
 const SIZES: [usize; 4] = [8, 4 << 10, 64 << 10, (1 << 20) + 1];
@@ -38,40 +40,21 @@ pub fn server(args: &Args) {
     let mut memory = stamp::bytes(2 << 20, 1);
     let rights = FI_REMOTE_READ | FI_REMOTE_WRITE;
     let (mr, key) = side.register(&mut memory, rights, 1);
-    let name: String = side.name().iter().map(|byte| format!("{byte:02x}")).collect();
+    let name = hex(&side.name());
     say(format_args!("is {name} {} {key}", side.place(&memory)));
     let peer = side.insert(&unhex(&hear()));
     for size in SIZES {
         let mut room = vec![0; size];
-        let mut incoming = Incoming {
-            memory: &mut room,
-            from: FI_ADDR_UNSPEC,
-            tag: Some((1, 0)),
-            flags: 0,
-            context: context(1),
-        };
+        let mut incoming = Incoming::tagged(&mut room, 1);
         posted("fi_trecv", &[&side], || recv(&side, Recv::Plain, &mut incoming));
         side.take(side.rx, &[]).expect("no error");
-        let mut outgoing = Outgoing {
-            memory: &mut room,
-            to: peer,
-            tag: Some(2),
-            data: 0,
-            flags: 0,
-            context: context(2),
-        };
+        let mut outgoing = Outgoing::tagged(&mut room, peer, 2);
         posted("fi_tsend", &[&side], || send(&side, Send::Plain, &mut outgoing));
         side.take(side.tx, &[]).expect("no error");
     }
     // The last word says that all is done.
     let mut room = [0; 8];
-    let mut incoming = Incoming {
-        memory: &mut room,
-        from: FI_ADDR_UNSPEC,
-        tag: Some((3, 0)),
-        flags: 0,
-        context: context(1),
-    };
+    let mut incoming = Incoming::tagged(&mut room, 3);
     posted("fi_trecv", &[&side], || recv(&side, Recv::Plain, &mut incoming));
     side.take(side.rx, &[]).expect("no error");
     assert!(memory[..SIZES[3]] == stamp::bytes(SIZES[3], 7));
@@ -80,17 +63,12 @@ pub fn server(args: &Args) {
     assert_eq!(crate::side::close(mr), 0);
 }
 
-fn unhex(text: &str) -> Vec<u8> {
-    let byte = |at: usize| u8::from_str_radix(&text[at..at + 2], 16).expect("hex");
-    (0..text.len()).step_by(2).map(byte).collect()
-}
-
 /// Sends, receives, reads, writes and adds.
 pub fn asker(args: &Args) {
     lose(args);
     let host = host().expect("the director has one");
     let side = Side::new(host, Terms::default());
-    let name: String = side.name().iter().map(|byte| format!("{byte:02x}")).collect();
+    let name = hex(&side.name());
     say(format_args!("is {name}"));
     let line = hear();
     let words: Vec<&str> = line.split(' ').collect();
@@ -106,14 +84,7 @@ pub fn asker(args: &Args) {
             context: context(1),
         };
         posted("fi_trecv", &[&side], || recv(&side, Recv::Plain, &mut incoming));
-        let mut outgoing = Outgoing {
-            memory: &mut from,
-            to,
-            tag: Some(1),
-            data: 0,
-            flags: 0,
-            context: context(2),
-        };
+        let mut outgoing = Outgoing::tagged(&mut from, to, 1);
         posted("fi_tsend", &[&side], || send(&side, Send::Plain, &mut outgoing));
         side.take(side.tx, &[]).expect("no error");
         side.take(side.rx, &[]).expect("no error");
@@ -167,15 +138,15 @@ pub fn asker(args: &Args) {
     side.take(side.tx, &[]).expect("no error");
 }
 
-fn both(stage: &Stage, denied: [&str; 2], user: Option<u32>) {
-    let cast = |role, denied| {
-        let role = stage.role(role).with("denied", denied);
+fn both(stage: &Stage, denied: [&str; 2], user: Option<u32>, hosts: &Hosts) {
+    let cast = |role, host| {
+        let role = hosts.on(host, stage, stage.role(role)).with("denied", denied[host]);
         match user {
             Some(uid) => role.user(uid).spawn(),
             None => role.spawn(),
         }
     };
-    let (mut server, mut asker) = (cast("server", denied[0]), cast("asker", denied[1]));
+    let (mut server, mut asker) = (cast("server", 0), cast("asker", 1));
     let (place, name) = (server.expect("is"), asker.expect("is"));
     server.say(name);
     asker.say(place);
@@ -190,7 +161,7 @@ fn all_goes_on_without_the_calls_that_containers_deny() {
     }
     for denied in ["nothing", "process_vm", "userfaultfd", "io_uring", "all"] {
         for sides in [[denied; 2], [denied, "nothing"], ["nothing", denied]] {
-            both(&Stage::new(60), sides, None);
+            both(&Stage::new(60), sides, None, &Hosts::one());
         }
     }
 }
@@ -201,6 +172,22 @@ fn all_goes_on_as_nobody() {
         return;
     }
     for denied in ["nothing", "process_vm", "userfaultfd", "io_uring", "all"] {
-        both(&Stage::new(60), [denied; 2], Some(65534));
+        both(&Stage::new(60), [denied; 2], Some(65534), &Hosts::one());
     }
+}
+
+/// The same between hosts, where neither memory nor names are shared.
+#[test]
+fn all_goes_on_between_hosts_without_those_calls() {
+    if host().is_none() {
+        return;
+    }
+    where_allowed("denied::all_goes_on_between_hosts_without_those_calls", || {
+        let hosts = Hosts::two();
+        for denied in ["nothing", "process_vm", "userfaultfd", "io_uring", "all"] {
+            for sides in [[denied; 2], [denied, "nothing"], ["nothing", denied]] {
+                both(&Stage::new(60), sides, None, &hosts);
+            }
+        }
+    });
 }

@@ -36,13 +36,7 @@ fn a_child_neither_takes_nor_closes_what_is_its_parents() {
         let couple = Couple::new(host, Terms { progress, ..Terms::default() });
         for round in 0..4u64 {
             let (mut from, mut to) = (stamp::bytes(100_000, round), vec![0; 100_000]);
-            let mut incoming = Incoming {
-                memory: &mut to,
-                from: FI_ADDR_UNSPEC,
-                tag: Some((round, 0)),
-                flags: 0,
-                context: context(1),
-            };
+            let mut incoming = Incoming::tagged(&mut to, round);
             couple.post("fi_trecv", || recv(&couple.two, Recv::Plain, &mut incoming));
             if progress == FI_PROGRESS_MANUAL {
                 let did_well = in_child(|| {
@@ -64,14 +58,7 @@ fn a_child_neither_takes_nor_closes_what_is_its_parents() {
             } else {
                 assert!(in_child(|| true));
             }
-            let mut outgoing = Outgoing {
-                memory: &mut from,
-                to: couple.to_two,
-                tag: Some(round),
-                data: 0,
-                flags: 0,
-                context: context(2),
-            };
+            let mut outgoing = Outgoing::tagged(&mut from, couple.to_two, round);
             couple.post("fi_tsend", || send(&couple.one, Send::Plain, &mut outgoing));
             couple.at_two(couple.two.rx).expect("no error");
             couple.at_one(couple.one.tx).expect("no error");

@@ -16,6 +16,7 @@ mod forks;
 mod formats;
 mod host;
 mod many;
+mod hosts;
 mod mapper;
 mod messages;
 mod peeks;
@@ -24,5 +25,6 @@ mod side;
 
 use deaths::{survivor, victim};
 use denied::{asker, server};
+use hosts::{owner, user};
 
-pinfold_tests::roles!(victim, survivor, server, asker);
+pinfold_tests::roles!(victim, survivor, server, asker, owner, user);

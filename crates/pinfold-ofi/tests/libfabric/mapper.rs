@@ -15,15 +15,15 @@ use crate::{
 const LEN: usize = 3 << 20;
 
 /// A range of addresses whose memory changes.
-struct Place(*mut c_void);
+pub struct Place(*mut c_void);
 
 impl Place {
-    fn new() -> Place {
+    pub fn new() -> Place {
         Place(map(std::ptr::null_mut(), LEN))
     }
 
     /// Other memory in its place, by one way or another.
-    fn change(&mut self, how: u64) {
+    pub fn change(&mut self, how: u64) {
         // SAFETY: a mapping of its own, to which no reference is left.
         unsafe {
             match how % 5 {
@@ -45,7 +45,7 @@ impl Place {
         }
     }
 
-    fn bytes(&mut self, len: usize) -> &mut [u8] {
+    pub fn bytes(&mut self, len: usize) -> &mut [u8] {
         // SAFETY: mapped, and borrowed from here.
         unsafe { std::slice::from_raw_parts_mut(self.0.cast(), len) }
     }
@@ -77,24 +77,11 @@ fn messages_have_the_bytes_of_their_time() {
         let len = random.pick(&[8, 5000, 70_000, 1 << 20, LEN]);
         stamp::fill(from.bytes(len), round);
         let posted = random.below(2) == 0;
-        let mut incoming = Incoming {
-            memory: to.bytes(len),
-            from: FI_ADDR_UNSPEC,
-            tag: Some((1, 0)),
-            flags: 0,
-            context: context(1),
-        };
+        let mut incoming = Incoming::tagged(to.bytes(len), 1);
         if posted {
             couple.post("fi_trecv", || recv(&couple.two, Recv::Plain, &mut incoming));
         }
-        let mut outgoing = Outgoing {
-            memory: from.bytes(len),
-            to: couple.to_two,
-            tag: Some(1),
-            data: 0,
-            flags: 0,
-            context: context(2),
-        };
+        let mut outgoing = Outgoing::tagged(from.bytes(len), couple.to_two, 1);
         couple.post("fi_tsend", || send(&couple.one, Send::Plain, &mut outgoing));
         if !posted {
             couple.post("fi_trecv", || recv(&couple.two, Recv::Plain, &mut incoming));

@@ -11,13 +11,13 @@ use pinfold_fi::ffi::{
 use pinfold_tests::stamp;
 
 use crate::{
-    couple::{Couple, inject_max, parts},
+    couple::{Couple, Toward, inject_max, parts},
     host::host,
     side::{Terms, close, context},
 };
 
-const SIZES: [usize; 6] = [0, 1, 8, 4 << 10, 64 << 10, (1 << 20) + 1];
-const RIGHTS: u64 = FI_REMOTE_READ | FI_REMOTE_WRITE;
+pub const SIZES: [usize; 6] = [0, 1, 8, 4 << 10, 64 << 10, (1 << 20) + 1];
+pub const RIGHTS: u64 = FI_REMOTE_READ | FI_REMOTE_WRITE;
 
 /// The calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,7 +34,7 @@ pub enum Call {
 }
 
 impl Call {
-    const ALL: [Call; 9] = [
+    pub const ALL: [Call; 9] = [
         Call::Read,
         Call::Readv,
         Call::ReadMessage,
@@ -46,22 +46,22 @@ impl Call {
         Call::InjectData,
     ];
 
-    fn reads(self) -> bool {
+    pub fn reads(self) -> bool {
         matches!(self, Call::Read | Call::Readv | Call::ReadMessage)
     }
 
-    fn is_silent(self) -> bool {
+    pub fn is_silent(self) -> bool {
         matches!(self, Call::Inject | Call::InjectData)
     }
 
-    fn has_data(self) -> bool {
+    pub fn has_data(self) -> bool {
         matches!(self, Call::WriteData | Call::InjectData)
     }
 }
 
-/// Posts a call of the first side's on the second's memory.
-fn call(couple: &Couple, call: Call, memory: &mut [u8], at: u64, key: u64) -> isize {
-    let (ep, to, number) = (couple.one.ep, couple.to_two, context(7));
+/// Posts a call on the other side's memory.
+pub fn call(toward: &Toward<'_>, call: Call, memory: &mut [u8], at: u64, key: u64) -> isize {
+    let (ep, to, number) = (toward.side.ep, toward.to, context(7));
     let (buf, len) = (memory.as_mut_ptr().cast::<c_void>(), memory.len());
     let iov = parts(memory, 3);
     let none = std::ptr::null_mut::<c_void>();
@@ -105,7 +105,7 @@ fn one(couple: &Couple, kind: Call, target: &mut [u8], base: u64, key: u64, size
     let (seed, before) = (size as u64 + kind as u64, couple.one.count(3));
     stamp::fill(target, 1000);
     let mut memory = if kind.reads() { vec![0; size] } else { stamp::bytes(size, seed) };
-    couple.post("fi_rma", || call(couple, kind, &mut memory, base + 16, key));
+    couple.post("fi_rma", || call(&couple.toward(), kind, &mut memory, base + 16, key));
     if kind.has_data() {
         let told = couple.at_two(couple.two.rx).expect("no error");
         assert_eq!((told.data, told.len), (77, size));
@@ -174,7 +174,7 @@ fn every_call_with_every_wait_object_and_progress() {
 
 fn failed(couple: &Couple, kind: Call, len: usize, at: u64, key: u64) -> FiCqErrEntry {
     let mut memory = vec![0; len];
-    couple.post("fi_rma", || call(couple, kind, &mut memory, at, key));
+    couple.post("fi_rma", || call(&couple.toward(), kind, &mut memory, at, key));
     let error: Result<FiCqTaggedEntry, FiCqErrEntry> = couple.at_one(couple.one.tx);
     let error = error.expect_err("an error");
     assert_eq!(error.context, context(7));
@@ -195,7 +195,9 @@ fn what_is_not_allowed_fails() {
     assert_eq!(failed(&couple, Call::Read, 8, u64::MAX - 2, key).err, libc::EACCES);
     assert_eq!(failed(&couple, Call::Read, 8, at.wrapping_add(100), key + 1000).err, FI_ENOKEY);
     let mut memory = [0; 8];
-    couple.post("fi_read", || call(&couple, Call::Read, &mut memory, at.wrapping_add(892), key));
+    couple.post("fi_read", || {
+        call(&couple.toward(), Call::Read, &mut memory, at.wrapping_add(892), key)
+    });
     couple.at_one(couple.one.tx).unwrap();
     assert_eq!(memory[..], target[892..900]);
     assert_eq!(close(mr), 0);
@@ -218,11 +220,11 @@ fn a_key_that_is_used_again_means_the_new_memory() {
         let (mr, key) = couple.two.register(&mut targets[round], RIGHTS, 5);
         assert_eq!(key, 5);
         let mut memory = vec![0; 5000];
-        couple.post("fi_read", || call(&couple, Call::Read, &mut memory, 0, 5));
+        couple.post("fi_read", || call(&couple.toward(), Call::Read, &mut memory, 0, 5));
         couple.at_one(couple.one.tx).unwrap();
         stamp::check(&memory, round as u64);
         memory.fill(9);
-        couple.post("fi_write", || call(&couple, Call::Write, &mut memory, 0, 5));
+        couple.post("fi_write", || call(&couple.toward(), Call::Write, &mut memory, 0, 5));
         couple.at_one(couple.one.tx).unwrap();
         assert!(targets[round] == memory);
         assert!(
@@ -270,13 +272,13 @@ fn memory_that_is_remapped_between_operations_is_read_as_it_is() {
     for round in 0..30u64 {
         stamp::fill(view(target), round);
         let at = couple.two.place(view(target));
-        couple.post("fi_read", || call(&couple, Call::Read, view(source), at, key));
+        couple.post("fi_read", || call(&couple.toward(), Call::Read, view(source), at, key));
         couple.at_one(couple.one.tx).unwrap();
         stamp::check(view(source), round);
         map(source);
         stamp::fill(view(source), 1000 + round);
         map(target);
-        couple.post("fi_write", || call(&couple, Call::Write, view(source), at, key));
+        couple.post("fi_write", || call(&couple.toward(), Call::Write, view(source), at, key));
         couple.at_one(couple.one.tx).unwrap();
         stamp::check(view(target), 1000 + round);
         map(target);
@@ -305,9 +307,9 @@ fn a_region_counts_its_uses() {
     assert_eq!(code, 0);
     for round in 1..4 {
         let mut memory = [1; 50];
-        couple.post("fi_write", || call(&couple, Call::Write, &mut memory, at, key));
+        couple.post("fi_write", || call(&couple.toward(), Call::Write, &mut memory, at, key));
         couple.at_one(couple.one.tx).unwrap();
-        couple.post("fi_read", || call(&couple, Call::Read, &mut memory, at, key));
+        couple.post("fi_read", || call(&couple.toward(), Call::Read, &mut memory, at, key));
         couple.at_one(couple.one.tx).unwrap();
         // SAFETY: the counter is open.
         let count = || unsafe { ((*(*counter).ops).read)(counter) };
@@ -338,9 +340,9 @@ fn an_endpoint_counts_what_peers_do() {
     let count = || unsafe { ((*(*counter).ops).read)(counter) };
     for round in 1..4 {
         let mut memory = [1; 50];
-        couple.post("fi_write", || call(&couple, Call::Write, &mut memory, at, key));
+        couple.post("fi_write", || call(&couple.toward(), Call::Write, &mut memory, at, key));
         couple.at_one(couple.one.tx).unwrap();
-        couple.post("fi_read", || call(&couple, Call::Read, &mut memory, at, key));
+        couple.post("fi_read", || call(&couple.toward(), Call::Read, &mut memory, at, key));
         couple.at_one(couple.one.tx).unwrap();
         couple.until("it is counted", || count() == round);
     }

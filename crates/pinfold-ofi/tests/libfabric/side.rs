@@ -392,6 +392,17 @@ impl Side {
     }
 }
 
+/// Bytes as a word that roles tell each other.
+pub fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// The bytes of such a word.
+pub fn unhex(text: &str) -> Vec<u8> {
+    let byte = |at: usize| u8::from_str_radix(&text[at..at + 2], 16).expect("hex");
+    (0..text.len()).step_by(2).map(byte).collect()
+}
+
 /// An entry of which nothing is known.
 pub fn blank() -> FiCqTaggedEntry {
     FiCqTaggedEntry { context: null_mut(), flags: 0, len: 0, buf: null_mut(), data: 0, tag: 0 }
