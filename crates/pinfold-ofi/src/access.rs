@@ -193,11 +193,11 @@ impl Inside<'_> {
     }
 
     /// Returns the peer for an operation that may begin now.
-    pub fn peer_for(&mut self, to: u64, flags: u64, reports: bool) -> Answer<PeerId> {
+    pub fn peer_for(&mut self, to: u64, reports: bool) -> Answer<PeerId> {
         self.check()?;
         let is_busy = self.state.ops.sends >= self.state.tx.size
             || reports && self.state.tx.cq.as_ref().is_some_and(|cq| cq.is_full(self.held))
-            || flags & FI_FENCE != 0 && self.state.ops.sends > 0;
+            || self.state.fence.is_up();
         let contact = self.contact(to)?;
         match if is_busy { Err(Code::AGAIN) } else { self.connection(contact) } {
             Err(Code::AGAIN) => {
@@ -230,7 +230,7 @@ impl Inside<'_> {
         if len > attr::MESSAGE_BYTES_MAX || injects && len > attr::INJECT_BYTES_MAX {
             return Err(Code(libc::EMSGSIZE));
         }
-        let peer = self.peer_for(ask.to, ask.flags, reports)?;
+        let peer = self.peer_for(ask.to, reports)?;
         let kind = match ask.does {
             Does::Read => FI_READ,
             Does::Write => FI_WRITE,
@@ -255,7 +255,7 @@ impl Inside<'_> {
             is_retried: false,
             is_noted: false,
         };
-        self.start(job);
+        self.begin(ask.flags, move |inside| inside.start(job));
         Ok(())
     }
 

@@ -36,6 +36,7 @@ const RECEIVES: u64 = FI_RECV | FI_REMOTE_READ | FI_REMOTE_WRITE;
 const EXTRAS: u64 = FI_MULTI_RECV | FI_DIRECTED_RECV | FI_SOURCE;
 
 const OP_FLAGS_TX: u64 = FI_COMPLETION
+const EXTRAS_TX: u64 = FI_FENCE;
     | FI_INJECT
     | FI_INJECT_COMPLETE
     | FI_TRANSMIT_COMPLETE
@@ -57,7 +58,7 @@ pub fn key_file() -> Option<std::path::PathBuf> {
 
 fn caps() -> u64 {
     let messages = FI_MSG | FI_TAGGED | FI_SEND | FI_RECV;
-    messages | EXTRAS | rma::CAPS | reach()
+    messages | EXTRAS | EXTRAS_TX | rma::CAPS | reach()
 }
 
 /// The wishes of a program.
@@ -199,7 +200,7 @@ fn fits_domain(wish: &FiDomainAttr) -> bool {
 
 fn tx(wish: Option<&FiTxAttr>, caps: u64) -> FiTxAttr {
     FiTxAttr {
-        caps: caps & (PRIMARY | SENDS | FI_LOCAL_COMM | FI_REMOTE_COMM),
+        caps: caps & (PRIMARY | SENDS | EXTRAS_TX | FI_LOCAL_COMM | FI_REMOTE_COMM),
         mode: 0,
         op_flags: wish.map_or(0, |it| it.op_flags),
         msg_order: ORDER | rma::ORDER,

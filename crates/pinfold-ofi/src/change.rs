@@ -111,7 +111,7 @@ impl Inside<'_> {
         };
         let flags = ask.flags.unwrap_or(0);
         let reports = ask.flags.is_some() && self.state.tx.reports(flags);
-        let peer = self.peer_for(ask.to, flags, reports)?;
+        let peer = self.peer_for(ask.to, reports)?;
         let range = |it: &FiRmaIoc| Range { at: it.addr, key: it.key, count: it.count as u64 };
         let ranges: Vec<Range> = ask.ranges.iter().map(range).collect();
         let asked = Change::asked(ask.call, ask.op, ask.of, &ranges, &operands, &compares);
@@ -138,8 +138,10 @@ impl Inside<'_> {
             }
         };
         let key = self.state.ops.insert(Kind::Other(Box::new(finish)), event, reports);
-        let request = self.state.endpoint.request_owned(peer, served::CHANGE, asked);
-        self.queue().add(key.number(), request);
+        self.begin(flags, move |inside| {
+            let request = inside.state.endpoint.request_owned(peer, served::CHANGE, asked);
+            inside.queue().add(key.number(), request);
+        });
         Ok(())
     }
 }

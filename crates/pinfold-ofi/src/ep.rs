@@ -22,6 +22,7 @@ use crate::{
     contacts::Contacts,
     domain::{Domain, or_default},
     fabric,
+    fence::Fence,
     ffi::{
         ep::{FiOpsCm, FiOpsEp, FidEp},
         flags::*,
@@ -167,6 +168,7 @@ pub unsafe extern "C" fn open(
             min_multi_recv: 64,
             contacts: Contacts::default(),
             ops: Ops::default(),
+            fence: Fence::default(),
             deferred: VecDeque::new(),
             claims: FxHashMap::default(),
             parked: VecDeque::new(),
@@ -224,6 +226,7 @@ fn shut(ep: &Arc<Ep>) {
             ended.clear();
         }
         inside.state.claims.clear();
+        inside.state.fence = Fence::default();
         inside.state.memory = Memory::default();
     });
     ep.domain.regions.forget(ep.number);

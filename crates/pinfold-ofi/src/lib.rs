@@ -36,6 +36,7 @@ mod domain;
 mod ep;
 mod eq;
 mod fabric;
+mod fence;
 mod getinfo;
 mod greeting;
 mod guard;

@@ -42,6 +42,7 @@ impl Inside<'_> {
             }
         }
         self.state.batch = batch;
+        self.lower_fence();
         self.post_deferred();
         self.turn_memory();
         self.state.turns = self.state.turns.wrapping_add(1);

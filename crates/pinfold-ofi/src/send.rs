@@ -65,7 +65,7 @@ impl Inside<'_> {
         let reports = self.state.tx.reports(send.flags);
         let is_busy = self.state.ops.sends >= self.state.tx.size
             || reports && self.state.tx.cq.as_ref().is_some_and(|cq| cq.is_full(self.held))
-            || send.flags & FI_FENCE != 0 && self.state.ops.sends > 0;
+            || self.state.fence.is_up();
         if is_busy {
             return self.again();
         }
@@ -84,7 +84,8 @@ impl Inside<'_> {
             return self.send_confirmed(send, peer, event, reports);
         }
         let header = Header { data: send.data.map(|data| data as u32), ack: None };
-        if self.send_short(peer, send.tag, header, send.parts, len)? {
+        let is_fenced = send.flags & FI_FENCE != 0 && self.state.ops.sends > 0;
+        if !is_fenced && self.send_short(peer, send.tag, header, send.parts, len)? {
             self.report_as(event.flags, reports, Ok(event));
             return Ok(());
         }
@@ -166,18 +167,19 @@ impl Inside<'_> {
         copies: bool,
         key: Key,
     ) -> Answer {
-        if copies {
+        let memory = if copies {
             // The header stays a part of its own: the receiver knows it before the rest.
             let parts: Vec<&[u8]> = slices(send.parts).collect();
-            let memory = Memory::copied(header, parts.concat());
-            let request = self.state.endpoint.send_owned(peer, send.tag, memory);
-            self.queue().add(key.number(), request);
+            Memory::copied(header, parts.concat())
         } else {
             // SAFETY: libfabric has the program leave its parts until the operation has ended.
-            let memory = unsafe { Memory::new(header, send.parts) };
-            let request = self.state.endpoint.send_owned(peer, send.tag, memory);
-            self.queue().add(key.number(), request);
-        }
+            unsafe { Memory::new(header, send.parts) }
+        };
+        let tag = send.tag;
+        self.begin(send.flags, move |inside| {
+            let request = inside.state.endpoint.send_owned(peer, tag, memory);
+            inside.queue().add(key.number(), request);
+        });
         Ok(())
     }
 

@@ -14,6 +14,7 @@ use crate::{
     contacts::Contacts,
     cq::{Cq, Event, Failure},
     ep::Ep,
+    fence::Fence,
     ffi::flags::*,
     guard::{Answer, Code},
     lock::Held,
@@ -34,6 +35,7 @@ pub struct State {
     pub min_multi_recv: usize,
     pub contacts: Contacts,
     pub ops: Ops,
+    pub fence: Fence,
     /// Receives that are not posted yet, in order.
     pub deferred: VecDeque<Deferred>,
     /// Messages that were claimed, by context.

@@ -11,6 +11,7 @@ mod counters;
 mod couple;
 mod deaths;
 mod denied;
+mod fences;
 mod floods;
 mod forks;
 mod formats;
