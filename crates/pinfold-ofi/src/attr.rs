@@ -4,6 +4,8 @@
 
 use std::{ffi::CStr, ptr};
 
+use pinfold::SendMode;
+
 use crate::{
     address,
     ffi::{
@@ -34,9 +36,9 @@ const PRIMARY: u64 = FI_MSG | FI_TAGGED | FI_RMA | FI_ATOMIC;
 const SENDS: u64 = FI_SEND | FI_READ | FI_WRITE;
 const RECEIVES: u64 = FI_RECV | FI_REMOTE_READ | FI_REMOTE_WRITE;
 const EXTRAS: u64 = FI_MULTI_RECV | FI_DIRECTED_RECV | FI_SOURCE;
+const EXTRAS_TX: u64 = FI_FENCE;
 
 const OP_FLAGS_TX: u64 = FI_COMPLETION
-const EXTRAS_TX: u64 = FI_FENCE;
     | FI_INJECT
     | FI_INJECT_COMPLETE
     | FI_TRANSMIT_COMPLETE
@@ -54,6 +56,18 @@ pub fn reach() -> u64 {
 /// The file with the key that endpoints on several hosts share.
 pub fn key_file() -> Option<std::path::PathBuf> {
     std::env::var_os("PINFOLD_KEY_FILE").filter(|it| !it.is_empty()).map(Into::into)
+}
+
+/// The mode that long messages to other hosts are to be sent in, by its name in
+/// `PINFOLD_SEND_MODE`. `None`: the cheapest.
+pub fn send_mode() -> Option<SendMode> {
+    let name = std::env::var_os("PINFOLD_SEND_MODE").filter(|it| !it.is_empty())?;
+    let mode = SendMode::ALL.into_iter().find(|mode| name == mode.name());
+    if mode.is_none() {
+        let modes = SendMode::ALL.map(SendMode::name);
+        tracing::warn!(?name, ?modes, "PINFOLD_SEND_MODE names no mode, and is ignored");
+    }
+    mode
 }
 
 fn caps() -> u64 {

@@ -102,6 +102,9 @@ pub fn listen(address: Address) -> Answer<(Endpoint, Address)> {
     let patience = std::time::Duration::from_secs(24 * 3600);
     let mut builder =
         Endpoint::builder().listen(&address.local()).label("libfabric").connect_timeout(patience);
+    if let Some(mode) = attr::send_mode() {
+        builder = builder.send_mode(mode);
+    }
     let mut ip = None;
     if let Some(key) = attr::key_file() {
         ip = own_ip();

@@ -197,8 +197,10 @@ impl Summary {
         if tlb + hits + misses > 0 {
             let ratio = (tlb + hits) as f64 * 100.0 / (tlb + hits + misses) as f64;
             lines.push(format!(
-                "pin-down cache: {} hits ({tlb} in the TLB), {misses} misses, {ratio:.1} % hits",
-                tlb + hits
+                "pin-down cache: {} hits ({tlb} in the TLB), {misses} misses, {ratio:.1} % hits, \
+                 {} evictions",
+                tlb + hits,
+                self.sum(|all| all.pin_evictions)
             ));
         }
     }

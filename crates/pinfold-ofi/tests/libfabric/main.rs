@@ -16,16 +16,18 @@ mod floods;
 mod forks;
 mod formats;
 mod host;
-mod many;
 mod hosts;
+mod many;
 mod mapper;
 mod messages;
 mod peeks;
+mod pinned;
 mod rma;
 mod side;
 
 use deaths::{survivor, victim};
 use denied::{asker, server};
 use hosts::{owner, user};
+use pinned::{sender, taker};
 
-pinfold_tests::roles!(victim, survivor, server, asker, owner, user);
+pinfold_tests::roles!(victim, survivor, server, asker, owner, user, sender, taker);
