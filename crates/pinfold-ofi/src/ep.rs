@@ -32,7 +32,7 @@ use crate::{
     guard::{self, Answer, Code},
     handle::{self, Face},
     lock::{Guarded, Held},
-    msg,
+    msg, newest,
     op::Ops,
     rma,
     state::{Inside, Side, State, listen},
@@ -168,6 +168,8 @@ pub unsafe extern "C" fn open(
             contacts: Contacts::default(),
             ops: Ops::default(),
             deferred: VecDeque::new(),
+            newest: None,
+            short: Box::new([0; newest::BYTES_MAX]),
             claims: FxHashMap::default(),
             parked: VecDeque::new(),
             unconfirmed: Vec::new(),
@@ -223,6 +225,7 @@ fn shut(ep: &Arc<Ep>) {
             }
             ended.clear();
         }
+        inside.state.newest = None;
         inside.state.claims.clear();
         inside.state.memory = Memory::default();
     });

@@ -18,6 +18,7 @@ mod host;
 mod many;
 mod mapper;
 mod messages;
+mod newest;
 mod peeks;
 mod rma;
 mod side;
