@@ -26,6 +26,9 @@ from mpi_ground import NAMES, PROGRAMS, Ground
 # Nanoseconds of a cache line's way: near below the one, far from the other on.
 NEAR_BELOW, FAR_FROM = 80, 120
 SIZES = "8,4K,64K,256K,1M,4M"
+# The rows of point-to-point groups, by their beginnings.
+PREFIXES = {"libfabric": "libfabric, ", "mpi": "MPI, ", "large": "MPI, ", "allocated": "MPI_Alloc_mem, ",
+            "hosts": "2 hosts, ", "neighbour": "beside a burner, "}
 CARRIERS = {"mpich": ["pinfold", "shm", "tcp", "own"], "openmpi": ["pinfold", "tcp", "own"]}
 
 
@@ -94,10 +97,27 @@ class Bench:
             if isinstance(found, str):
                 self.troubles.append(f"{group}, {name}: {found}")
                 continue
-            distance = class_of(before, after)
-            self.runs.append({"group": group, "contender": name, "class": distance, "hop_ns": [before, after],
-                              "round": self.round, **found})
-            yield name, distance, found
+            self.add({"group": group, "contender": name, "class": class_of(before, after), "hop_ns": [before, after],
+                      "round": self.round, **found})
+
+    def add(self, run):
+        """Counts a run in its rows."""
+        self.runs.append(run)
+        group, name, distance = run["group"], run["contender"], run["class"]
+        for result in run["results"]:
+            size = bytes_text(result["size"]) if "size" in result else None
+            if group == "crowd":
+                row = self.row(f"all-to-all, 8 ranks on 2 cores, {size}", "us", False, 1e-3)
+                row.add(name, distance, result["mean_ns"])
+            elif group not in PREFIXES:
+                self.row(f"{group}, 2 ranks", "Mop/s", True).add(name, distance, result["mop_s"])
+                if name.endswith("-pinfold"):
+                    self.nas[group, name] = run
+            elif result["size"] < 64 << 10:
+                self.row(f"latency, {PREFIXES[group]}{size}", "ns", False).add(name, distance, typical_ns(group, result))
+            else:
+                row = self.row(f"bandwidth, {PREFIXES[group]}{size}", "GB/s", True)
+                row.add(name, distance, result["size"] / typical_ns(group, result))
 
     def mpi(self, name, options, **more):
         """A measure of a program under an MPI."""
@@ -114,17 +134,6 @@ class Bench:
     def contenders(self, carriers=None):
         return [(mpi, over) for mpi in self.ground.mpis() for over in CARRIERS[mpi]
                 if carriers is None or over in carriers]
-
-    def add(self, group, contenders, measure, prefix):
-        """Latency of short messages and bandwidth of long ones."""
-        for name, distance, found in self.turns(group, contenders, measure):
-            for result in found["results"]:
-                size = result["size"]
-                what = f"{prefix}{bytes_text(size)}"
-                if size < 64 << 10:
-                    self.row(f"latency, {what}", "ns", False).add(name, distance, result["median_ns"])
-                else:
-                    self.row(f"bandwidth, {what}", "GB/s", True, 1e-3).add(name, distance, result["mb_s"])
 
     def libfabric(self):
         if self.fabric is None:
@@ -143,7 +152,7 @@ class Bench:
             if done.returncode != 0:
                 return f"exit {done.returncode}: {done.stderr.strip()[-200:]}"
             return {"results": [json.loads(line) for line in done.stdout.splitlines()]}
-        self.add("libfabric", [("fabric", over) for over in ("pinfold", "shm", "tcp")], run, "libfabric, ")
+        self.turns("libfabric", [("fabric", over) for over in ("pinfold", "shm", "tcp")], run)
 
     def provider(self):
         """A directory with the provider under the name that libfabric looks for."""
@@ -156,45 +165,42 @@ class Bench:
         link.symlink_to(next((file.resolve() for file in files if file.exists()), files[0]))
         return str(directory)
 
-    def point_to_point(self):
+    def short_and_long(self):
         options = ["--sizes", SIZES, "--seconds", self.seconds]
-        self.add("mpi", self.contenders(), self.mpi("pingpong", options), "MPI, ")
+        self.turns("mpi", self.contenders(), self.mpi("pingpong", options))
+
+    def large(self):
         options = ["--sizes", "64M", "--seconds", self.seconds]
-        self.add("large", self.contenders(), self.mpi("pingpong", options), "MPI, ")
+        self.turns("large", self.contenders(), self.mpi("pingpong", options))
+
+    def allocated(self):
         options = ["--sizes", "1M,4M", "--seconds", self.seconds, "--memory", "mpi"]
-        self.add("allocated", self.contenders(), self.mpi("pingpong", options), "MPI_Alloc_mem, ")
+        self.turns("allocated", self.contenders(), self.mpi("pingpong", options))
 
     def hosts(self):
         measure = self.mpi("pingpong", ["--sizes", "8,1M", "--seconds", self.seconds], hosts=2)
-        self.add("hosts", self.contenders(["pinfold", "tcp"]), measure, "2 hosts, ")
+        self.turns("hosts", self.contenders(["pinfold", "tcp"]), measure)
 
     def crowd(self):
         measure = self.mpi("alltoall", ["--sizes", "8,64K", "--seconds", self.seconds], ranks=8)
-        for name, distance, found in self.turns("8 ranks", self.contenders(), measure):
-            for result in found["results"]:
-                row = f"all-to-all, 8 ranks on 2 cores, {bytes_text(result['size'])}"
-                self.row(row, "us", False, 1e-3).add(name, distance, result["median_ns"])
+        self.turns("crowd", self.contenders(), measure)
 
     def neighbour(self):
         burner = subprocess.Popen(self.bound([sys.executable, "-c", "while True: pass"]))
         try:
             measure = self.mpi("pingpong", ["--sizes", "8,64K,1M", "--seconds", self.seconds])
-            self.add("neighbour", self.contenders(), measure, "beside a burner, ")
+            self.turns("neighbour", self.contenders(), measure)
         finally:
             burner.kill()
             burner.wait()
 
     def programs(self):
         for program, options in (("sort", ["--keys", "21"]), ("fft", ["--side", "64"])):
-            for name, distance, found in self.turns(program, self.contenders(), self.mpi(program, options)):
-                result = found["results"][0]
-                self.row(f"{program}, 2 ranks", "Mop/s", True).add(name, distance, result["mop_s"])
-                if name.endswith("-pinfold"):
-                    self.nas[program, name] = found
+            self.turns(program, self.contenders(), self.mpi(program, options))
 
     def all(self):
-        groups = {"libfabric": self.libfabric, "mpi": self.point_to_point, "hosts": self.hosts, "crowd": self.crowd,
-                  "neighbour": self.neighbour, "nas": self.programs}
+        groups = {"libfabric": self.libfabric, "mpi": self.short_and_long, "large": self.large,
+                  "allocated": self.allocated, "hosts": self.hosts, "crowd": self.crowd, "neighbour": self.neighbour, "nas": self.programs}
         for self.round in range(self.args.rounds):
             for name, group in groups.items():
                 if not self.args.only or name in self.args.only:
@@ -214,6 +220,11 @@ class Bench:
                         same = [other for other in others if other.startswith(level + "-")]
                         pick = lambda among: best(among, key=lambda other: row.median(other, distance))
                         yield row, distance, name, pick(same) if same else None, pick(others)
+
+
+def typical_ns(group, result):
+    """The median; where others take the cores away for a while, the mean, of which the waits for them are a part."""
+    return result["mean_ns" if group == "neighbour" else "median_ns"]
 
 
 def class_of(before, after):
@@ -282,11 +293,17 @@ def main():
     parser.add_argument("--pinfold", required=True, help="the command")
     parser.add_argument("--rounds", type=int, default=5, help="rounds [default: %(default)s]")
     parser.add_argument("--seconds", type=float, default=0.2, help="of one size in one run [default: %(default)s]")
-    parser.add_argument("--only", action="append", help="only libfabric, mpi, hosts, crowd, neighbour or nas; may be repeated")
+    parser.add_argument("--only", action="append",
+                        help="only libfabric, mpi, large, allocated, hosts, crowd, neighbour or nas; may be repeated")
+    parser.add_argument("--add", action="store_true", help="add to the runs that are in the file of --json already")
     parser.add_argument("--json", metavar="FILE", help="write each run to a file, one object a line")
     parser.add_argument("--svg", metavar="FILE", help="write a plot of bandwidth by size to a file")
     args = parser.parse_args()
     bench = Bench(args)
+    earlier = pathlib.Path(args.json) if args.add and args.json else None
+    if earlier and earlier.exists():
+        for line in earlier.read_text(encoding="utf-8").splitlines():
+            bench.add(json.loads(line))
     bench.all()
     print("\n".join(table(bench)))
     for trouble in sorted(set(bench.troubles)):

@@ -345,6 +345,85 @@ fn what_try_send_takes_comes_once_and_in_order() {
     }
 }
 
+/// A receive that never waits takes what is next, and leaves all else to those that are posted.
+#[test]
+fn what_try_recv_takes_is_the_next_and_nobody_elses() {
+    for pair in pairs() {
+        let (one, to_two) = (&pair.one, pair.to_two);
+        let mut into = [0; 4096];
+        assert!(one.try_recv_into(to_two, 1, &mut into).unwrap().is_none());
+        let mut taken = 0;
+        for number in 0..2000u64 {
+            let bytes = stamp::bytes([0, 8, 50, 100, 4096][number as usize % 5], number);
+            pair.two.send(pair.to_one, 1, &bytes).unwrap();
+            let from = if number % 2 == 0 { Source::Any } else { Source::Peer(to_two) };
+            let len = match one.try_recv_into(from, 1, &mut into).unwrap() {
+                Some(received) => {
+                    taken += 1;
+                    assert_eq!((received.peer, received.tag), (to_two, 1));
+                    received.len as usize
+                }
+                None => one.recv_into(from, 1, &mut into).unwrap().len as usize,
+            };
+            assert_eq!(len, bytes.len());
+            stamp::check(&into[..len], number);
+        }
+        // A connection's messages come by progress.
+        assert!(taken == 0 || taken > 1900, "{taken}");
+
+        // Another tag is not passed over, and a posted receive has its message first.
+        let mut posted = one.recv_owned(to_two, TagMatch::masked(0, 1), vec![0; 8]);
+        for (tag, byte) in [(1, 1), (2, 2), (1, 3)] {
+            pair.two.send(pair.to_one, tag, &[byte; 8]).unwrap();
+        }
+        assert!(one.try_recv_into(to_two, 2, &mut into).unwrap().is_none());
+        assert!(one.try_recv_into(to_two, 1, &mut into).unwrap().is_none());
+        let mut first = None;
+        pair.until("it comes", || {
+            first = first.take().or_else(|| posted.try_wait());
+            first.is_some()
+        });
+        assert_eq!(first.unwrap().1, [1; 8]);
+        assert_eq!(one.recv(to_two, 2).unwrap()[..], [2; 8]);
+        assert_eq!(one.recv(to_two, 1).unwrap()[..], [3; 8]);
+
+        // One that is too long has its beginning in the memory.
+        pair.two.send(pair.to_one, 1, &[4; 40]).unwrap();
+        let cut = match one.try_recv_into(to_two, 1, &mut into[..8]) {
+            Ok(None) => one.recv_into(to_two, 1, &mut into[..8]).map(drop),
+            other => other.map(drop),
+        };
+        assert!(matches!(cut, Err(Error::Truncated { len: 40, capacity: 8, .. })), "{cut:?}");
+        assert_eq!(into[..8], [4; 8]);
+        pair.one.disconnect(to_two);
+        pair.until("it is gone", || pair.one.peer(to_two).is_none());
+        assert!(one.try_recv_into(to_two, 1, &mut into).unwrap().is_none());
+        one.close();
+        assert!(matches!(one.try_recv_into(to_two, 1, &mut into), Err(Error::Closed)));
+    }
+}
+
+/// A queue of one endpoint's operations is polled without a look for it.
+#[test]
+fn a_queue_is_polled_by_its_endpoint() {
+    for pair in pairs() {
+        let queue = CompletionQueue::new().unwrap();
+        let mut ended = Vec::new();
+        assert_eq!(queue.poll_of(&pair.one, &mut ended, 8).unwrap().0, 0);
+        queue.add(7, pair.one.recv_message(pair.to_two, 1));
+        pair.two.send(pair.to_one, 1, b"hello").unwrap();
+        let mut moved = false;
+        pair.until("it comes", || {
+            let (taken, has_moved) = queue.poll_of(&pair.one, &mut ended, 8).unwrap();
+            moved |= has_moved;
+            taken == 1
+        });
+        assert!(moved && ended[0].context == 7);
+        pair.one.close();
+        assert_eq!(queue.poll_of(&pair.one, &mut ended, 8).unwrap(), (0, false));
+    }
+}
+
 /// Queued sends go first: one that would overtake them is refused.
 #[test]
 fn try_send_overtakes_nothing() {

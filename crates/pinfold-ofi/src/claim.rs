@@ -32,6 +32,7 @@ impl Inside<'_> {
             ..Event::default()
         };
         let contact = self.source(receive.from)?;
+        self.post_newest();
         // Messages that have come by now are to be found.
         self.turn();
         let found = match self.library_source(contact) {

@@ -36,7 +36,7 @@ const SPIN: Duration = Duration::from_micros(20);
 
 /// Turns without news after which a program that polls lets others have its core now and then:
 /// some 20 µs.
-const IDLE_TURNS: u32 = 100;
+const IDLE_TURNS: u32 = 400;
 
 /// The end of an operation that went well.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -136,6 +136,11 @@ impl Cq {
         if let Some(wait) = &self.wait {
             wait.ring();
         }
+    }
+
+    /// True if nobody can sleep on it.
+    pub fn only_polls(&self) -> bool {
+        self.wait.is_none()
     }
 
     /// True if the program has left so many completions that it should take some first.

@@ -33,7 +33,7 @@ use crate::{
     guard::{self, Answer, Code},
     handle::{self, Face},
     lock::{Guarded, Held},
-    msg,
+    msg, newest,
     op::Ops,
     rma,
     state::{Inside, Side, State, listen},
@@ -170,6 +170,8 @@ pub unsafe extern "C" fn open(
             ops: Ops::default(),
             fence: Fence::default(),
             deferred: VecDeque::new(),
+            newest: None,
+            short: Box::new([0; newest::BYTES_MAX]),
             claims: FxHashMap::default(),
             parked: VecDeque::new(),
             unconfirmed: Vec::new(),
@@ -225,6 +227,7 @@ fn shut(ep: &Arc<Ep>) {
             }
             ended.clear();
         }
+        inside.state.newest = None;
         inside.state.claims.clear();
         inside.state.fence = Fence::default();
         inside.state.memory = Memory::default();

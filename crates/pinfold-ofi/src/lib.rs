@@ -45,6 +45,7 @@ mod header;
 mod lock;
 mod mr;
 mod msg;
+mod newest;
 mod op;
 mod progress;
 pub mod prov;

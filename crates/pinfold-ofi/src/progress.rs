@@ -21,34 +21,72 @@ use crate::{
 /// Completions that are taken at a time.
 const BATCH: usize = 64;
 
+/// Turns after which the library makes progress even if messages are always there, and after which
+/// news that other threads have brought are looked at.
+const LOOK_AROUND_TURNS: u32 = 16;
+
 /// Turns between two looks at peers whose word is awaited.
 const LOOK_TURNS: u32 = 256;
 
 impl Inside<'_> {
     /// A turn of progress.
     pub fn turn(&mut self) {
-        let mut batch = std::mem::take(&mut self.state.batch);
-        let idle_turns = self.ep.idle_turns.load(Ordering::Relaxed).saturating_add(1);
-        self.ep.idle_turns.store(idle_turns, Ordering::Relaxed);
-        loop {
-            // An error in a forked child.
-            let taken = self.queue().poll(&mut batch, BATCH).unwrap_or_default();
-            if taken > 0 {
-                self.ep.idle_turns.store(0, Ordering::Relaxed);
-            }
-            batch.drain(..).for_each(|completion| self.ended(completion));
-            if taken < BATCH {
-                break;
+        self.state.turns = self.state.turns.wrapping_add(1);
+        let looks_around = self.state.turns.is_multiple_of(LOOK_AROUND_TURNS);
+        let mut ended = self.take_ended();
+        let is_over = ended > 0 || self.state.newest.is_some() && self.take_newest();
+        if !is_over || looks_around {
+            let (taken, moved) = self.make_progress();
+            ended += taken;
+            self.look_after_newest(moved);
+            if moved || looks_around {
+                self.turn_memory();
             }
         }
-        self.state.batch = batch;
         self.lower_fence();
         self.post_deferred();
-        self.turn_memory();
-        self.state.turns = self.state.turns.wrapping_add(1);
+        if ended > 0 {
+            self.ep.idle_turns.store(0, Ordering::Relaxed);
+        } else {
+            let idle_turns = self.ep.idle_turns.load(Ordering::Relaxed).saturating_add(1);
+            self.ep.idle_turns.store(idle_turns, Ordering::Relaxed);
+        }
         if !self.state.unconfirmed.is_empty() && self.state.turns.is_multiple_of(LOOK_TURNS) {
             self.fail_unconfirmed();
         }
+    }
+
+    /// Tells the program of what has ended in the library. Returns how much that was.
+    fn take_ended(&mut self) -> usize {
+        let mut ended = 0;
+        loop {
+            let taken = self.ep.queue.take(&mut self.state.batch, BATCH);
+            if taken == 0 {
+                return ended;
+            }
+            ended += taken;
+            self.tell_batch();
+        }
+    }
+
+    /// Tells the program of a batch.
+    fn tell_batch(&mut self) {
+        let mut batch = std::mem::take(&mut self.state.batch);
+        batch.drain(..).for_each(|completion| self.ended(completion));
+        self.state.batch = batch;
+    }
+
+    /// Has the library make progress. Returns how much has ended, and whether anything was done.
+    fn make_progress(&mut self) -> (usize, bool) {
+        let state = &mut *self.state;
+        // An error in a forked child.
+        let turn = self.ep.queue.poll_of(&state.endpoint, &mut state.batch, BATCH);
+        let (taken, moved) = turn.unwrap_or_default();
+        if taken == 0 {
+            return (0, moved);
+        }
+        self.tell_batch();
+        (taken + self.take_ended(), moved)
     }
 
     /// An operation has ended in the library.
@@ -156,22 +194,30 @@ impl Inside<'_> {
         let header = header.unwrap_or_default();
         let Some(op) = self.state.ops.remove(key) else { return };
         match completion.result {
-            Ok(Completed::Received(Received { peer, tag, len, .. })) => {
+            Ok(Completed::Received(received)) => self.end_receive(&op, Ok(received), header),
+            Ok(_) => self.fail(&op, Code::OTHER),
+            Err(error) => self.end_receive(&op, Err(error), header),
+        }
+    }
+
+    /// Tells the program of the end of a receive of one message, which is off the table.
+    pub fn end_receive(&mut self, op: &Op, result: Result<Received, Error>, header: Header) {
+        match result {
+            Ok(Received { peer, tag, len, .. }) => {
                 let event = self.arrived(op.event, peer, tag, len, header);
                 self.confirm(peer, header);
-                self.report(&op, Ok(event));
+                self.report(op, Ok(event));
             }
             Err(Error::Truncated { len, capacity, peer, tag, .. }) => {
                 let event = self.arrived(op.event, peer, tag, capacity, header);
                 self.confirm(peer, header);
                 let beyond = len.saturating_sub(capacity) as usize;
-                self.report(&op, Err(Failure { event, code: Code(FI_ETRUNC), beyond }));
+                self.report(op, Err(Failure { event, code: Code(FI_ETRUNC), beyond }));
             }
             Err(error) => {
                 self.lose(&error);
-                self.fail(&op, code(&error));
+                self.fail(op, code(&error));
             }
-            Ok(_) => self.fail(&op, Code::OTHER),
         }
     }
 

@@ -13,6 +13,7 @@ use crate::{
     ffi::flags::*,
     guard::{Answer, Code},
     header::{self, Header},
+    newest::Newest,
     op::{Key, Kind},
     send::length,
     state::Inside,
@@ -69,6 +70,7 @@ impl Inside<'_> {
         }
         length(receive.parts)?;
         let source = self.source(receive.from)?;
+        self.post_newest();
         let is_untagged = receive.tag.tag() & !header::TAG_BITS != 0;
         let mut event = Event {
             context: receive.context,
@@ -84,6 +86,12 @@ impl Inside<'_> {
             let min_free = self.state.min_multi_recv + header::BYTES;
             event.flags |= FI_MULTI_RECV;
             (Kind::Multi(at as usize), Into::Many(Whole { at, len }, min_free.min(len)))
+        } else if self.may_be_newest(receive)
+            && let Some(from) = self.library_source(source)
+        {
+            let key = self.state.ops.insert(Kind::Receive, event, reports);
+            self.state.newest = Some(Newest::new(key, from, receive));
+            return Ok(());
         } else {
             // SAFETY: libfabric has the program leave its parts until the operation has ended.
             let memory = unsafe { Memory::new(Header::default(), receive.parts) };
@@ -134,16 +142,18 @@ impl Inside<'_> {
     }
 
     fn post(&mut self, source: Source, tag: TagMatch, receive: Deferred) {
-        let number = receive.key.number();
-        let endpoint = &self.state.endpoint;
         match receive.memory {
-            Into::One(memory) => {
-                self.queue().add(number, endpoint.recv_owned(source, tag, memory));
-            }
+            Into::One(memory) => self.post_one(receive.key, source, tag, memory),
             Into::Many(whole, min_free) => {
-                self.queue().add(number, endpoint.multi_recv(source, tag, whole, min_free));
+                let request = self.state.endpoint.multi_recv(source, tag, whole, min_free);
+                self.queue().add(receive.key.number(), request);
             }
         }
+    }
+
+    /// Posts a receive of one message.
+    pub fn post_one(&self, key: Key, source: Source, tag: TagMatch, memory: Memory) {
+        self.queue().add(key.number(), self.state.endpoint.recv_owned(source, tag, memory));
     }
 
     /// Posts the receives whose turn has come.
@@ -203,6 +213,7 @@ impl Inside<'_> {
 
     /// Ends a receive that nothing has matched. `false`: there is none with this context.
     pub fn cancel(&mut self, context: usize) -> bool {
+        self.post_newest();
         let Some(key) = self.state.ops.receive_of(context) else { return false };
         let waits = self.state.deferred.iter().position(|it| it.key == key);
         if let Some(at) = waits {

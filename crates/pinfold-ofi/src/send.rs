@@ -17,6 +17,7 @@ use crate::{
     ffi::flags::*,
     guard::{Answer, Code},
     header::{self, Header},
+    newest,
     op::{Confirmed, Key, Kind},
     state::{Inside, code},
 };
@@ -32,9 +33,6 @@ pub struct Send<'a> {
     /// The flags of the operation, those of the endpoint included.
     pub flags: u64,
 }
-
-/// The bytes of a message that fits in a descriptor of the library's.
-const SHORT: usize = 56;
 
 impl Inside<'_> {
     /// The connection to a contact. If there is none, it is called, and the program tries again.
@@ -128,15 +126,16 @@ impl Inside<'_> {
             return Ok(false);
         }
         let bytes = header.bytes();
-        let sent = if len <= SHORT - header::BYTES {
-            let mut message = [0; SHORT];
-            message[..header::BYTES].copy_from_slice(&bytes);
+        let state = &mut *self.state;
+        let sent = if header::BYTES + len <= newest::BYTES_MAX {
+            // In one part it costs the library less than the copy does.
             let mut filled = header::BYTES;
+            state.short[..filled].copy_from_slice(&bytes);
             for part in slices(parts) {
-                message[filled..filled + part.len()].copy_from_slice(part);
+                state.short[filled..filled + part.len()].copy_from_slice(part);
                 filled += part.len();
             }
-            self.state.endpoint.try_send(peer, tag, &message[..filled])
+            state.endpoint.try_send(peer, tag, &state.short[..filled])
         } else {
             let mut list = [IoSlice::new(&[]); attr::PARTS_MAX + 1];
             list[0] = IoSlice::new(&bytes);
@@ -145,7 +144,7 @@ impl Inside<'_> {
                 list[count] = IoSlice::new(part);
                 count += 1;
             }
-            self.state.endpoint.try_send_vectored(peer, tag, &list[..count])
+            state.endpoint.try_send_vectored(peer, tag, &list[..count])
         };
         match sent {
             Ok(sent) => Ok(sent),

@@ -19,6 +19,7 @@ use crate::{
     guard::{Answer, Code},
     lock::Held,
     msg::SILENT,
+    newest::{self, Newest},
     op::{Key, Op, Ops},
     receive::Deferred,
 };
@@ -38,6 +39,10 @@ pub struct State {
     pub fence: Fence,
     /// Receives that are not posted yet, in order.
     pub deferred: VecDeque<Deferred>,
+    /// The receive behind all others, as long as it is not posted.
+    pub newest: Option<Newest>,
+    /// Room for a short message on its way in or out.
+    pub short: Box<[u8; newest::BYTES_MAX]>,
     /// Messages that were claimed, by context.
     pub claims: FxHashMap<usize, Claimed>,
     /// Messages of peers that have not said who they are yet.

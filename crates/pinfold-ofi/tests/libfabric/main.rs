@@ -20,6 +20,7 @@ mod hosts;
 mod many;
 mod mapper;
 mod messages;
+mod newest;
 mod peeks;
 mod pinned;
 mod rma;

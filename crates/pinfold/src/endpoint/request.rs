@@ -31,8 +31,8 @@ use crate::{
         abandoned::{self, Early},
         cancel,
         engine::Engine,
-        fast_path,
         matching::{Source, TagMatch},
+        next_message,
         op::{Done, Keeps, Op, OpKey, Taker},
         post,
         shared::Shared,
@@ -400,7 +400,7 @@ impl<B: OwnedBufMut> RecvRequest<B> {
             Err(forked) => State::Ended(Err(forked)),
             Ok(mut engine) => {
                 let at_once = memory.part().and_then(|part| {
-                    Some((part, fast_path::recv_at_once(&mut engine, from, tag, part)?))
+                    Some((part, next_message::recv_at_once(&mut engine, from, tag, part)?))
                 });
                 match at_once {
                     Some((part, took)) => {

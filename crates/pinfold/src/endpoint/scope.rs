@@ -15,8 +15,8 @@ use crate::{
     scoped,
     worker::{
         abandoned::{self, Early},
-        fast_path,
         matching::{Source, TagMatch},
+        next_message,
         op::{Arrived, Done, OpKey},
         post,
         shared::Shared,
@@ -124,7 +124,7 @@ impl<'scope, 'env> Scope<'scope, 'env> {
         // borrow back only after that.
         let memory = unsafe { Part::new(ptr, len) };
         let mut engine = self.shared.enter()?;
-        let stage = match fast_path::recv_at_once(&mut engine, from, tag, memory) {
+        let stage = match next_message::recv_at_once(&mut engine, from, tag, memory) {
             Some(took) => {
                 let result = took.received();
                 let early = Early::new(&mut engine, memory);

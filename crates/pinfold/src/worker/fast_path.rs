@@ -13,8 +13,9 @@ use super::{
     engine::Engine,
     inbound,
     matching::{Source, TagMatch},
+    next_message::head_of_any,
     peer::{MESSAGE_COST, Peer},
-    progress::{self, POLLS_A_CLOCK},
+    progress::POLLS_A_CLOCK,
     routing::{self, PIECE_WHOLE},
     transport_progress,
 };
@@ -84,7 +85,7 @@ pub(crate) fn is_usable(engine: &Engine) -> bool {
 /// Returns whether the head of a lane is for the next receive, and no caller waits on the
 /// descriptor.
 #[inline(always)]
-fn may_recv_fast(engine: &Engine) -> bool {
+pub(super) fn may_recv_fast(engine: &Engine) -> bool {
     is_usable(engine) && engine.core.matcher.stores_none() && (engine.driven || !engine.armed)
 }
 
@@ -179,11 +180,8 @@ pub(crate) fn recv_fast(
         Source::Any => {
             let looks = if engine.poll_set.any() { POLLS_WITH_TCP } else { LOOKS };
             for _ in 0..looks {
-                for &index in &engine.hot {
-                    let Some(peer) = engine.peers.at_mut(index) else { continue };
-                    if let (Some(header), None) = (peer.rx.head(), peer.leaving()) {
-                        return take_head(&mut engine.core, peer, header, tag, memory);
-                    }
+                if let Some((peer, header)) = head_of_any(&engine.hot, &mut engine.peers) {
+                    return take_head(&mut engine.core, peer, header, tag, memory);
                 }
                 clock::relax();
             }
@@ -248,28 +246,6 @@ pub(crate) fn give_back_fast(engine: &mut Engine, id: PeerId, loan: &Loan) -> bo
         answers::ring_now(&mut engine.core, peer);
     }
     true
-}
-
-/// Receives the next message of a peer's lane into one part, if it is here already, matches, is
-/// whole and short, and nothing else is posted or stored.
-///
-/// While other receives are posted it does not even look: the next message is for those first,
-/// and to look at a line that its sender is about to write makes both wait for it.
-#[inline]
-pub(crate) fn recv_at_once(
-    engine: &mut Engine,
-    from: Source,
-    tag: TagMatch,
-    memory: Part,
-) -> Option<Took> {
-    let Source::Peer(id) = from else { return None };
-    if !may_recv_fast(engine) {
-        return None;
-    }
-    progress::turn(engine);
-    let peer = engine.peers.get_mut(id).filter(|peer| !peer.is_leaving())?;
-    let header = peer.rx.head()?;
-    take_head(&mut engine.core, peer, header, tag, memory)
 }
 
 /// [`send_at_once`], to a peer of which no more than its hot lines are touched.
@@ -424,7 +400,7 @@ fn pass_ends(core: &mut Core, peer: &mut Peer, mut header: Header) -> Option<Hea
 
 /// Receives the message that the descriptor at the head of a lane brings.
 #[inline(always)]
-fn take_head(
+pub(super) fn take_head(
     core: &mut Core,
     peer: &mut Peer,
     header: Header,

@@ -49,6 +49,7 @@ pub(crate) mod inbound;
 pub(crate) mod inbound_stream;
 pub(crate) mod matching;
 pub(crate) mod multi_recv;
+pub(crate) mod next_message;
 pub(crate) mod op;
 pub(crate) mod op_key;
 pub(crate) mod op_table;

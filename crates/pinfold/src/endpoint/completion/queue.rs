@@ -18,7 +18,7 @@ use pinfold_sys::{
 
 use super::{entry::Completion, taker::Queueable};
 use crate::{
-    Error, Result,
+    Endpoint, Error, Result,
     worker::{abandoned, engine::Engine, followers::Awaited, shared::Shared},
 };
 
@@ -357,6 +357,33 @@ impl CompletionQueue {
             ended.endpoints().iter().for_each(Shared::deliver_answers);
         }
         Ok(taken)
+    }
+
+    /// As [`CompletionQueue::poll`] of a queue that has operations of `endpoint` alone, which it
+    /// does not have to look for. Returns as well whether the turn of progress did anything.
+    ///
+    /// # Errors
+    /// As [`CompletionQueue::poll`].
+    pub fn poll_of(
+        &self,
+        endpoint: &Endpoint,
+        into: &mut Vec<Completion>,
+        max: usize,
+    ) -> Result<(usize, bool)> {
+        let ended = self.ended();
+        let taken = ended.take(into, max);
+        if taken > 0 {
+            return Ok((taken, true));
+        }
+        let moved = match endpoint.progress() {
+            Err(Error::Closed) => false,
+            moved => moved?,
+        };
+        let taken = ended.take(into, max);
+        if taken > 0 {
+            endpoint.shared().deliver_answers();
+        }
+        Ok((taken, moved || taken > 0))
     }
 
     /// As [`CompletionQueue::poll`], of completions that are there already: the endpoints make no
