@@ -45,7 +45,7 @@ impl Inside<'_> {
         }
         self.lower_fence();
         self.post_deferred();
-        if ended > 0 {
+        if is_over || ended > 0 {
             self.ep.idle_turns.store(0, Ordering::Relaxed);
         } else {
             let idle_turns = self.ep.idle_turns.load(Ordering::Relaxed).saturating_add(1);
