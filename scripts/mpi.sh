@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# MPI over Pinfold under MPICH and Open MPI: programs that verify what they exchange. mpi4py's whole suite, two hosts,
-# and the same suite over libfabric's own providers: make mpi-test.
+# MPI over Pinfold under MPICH and Open MPI: programs that verify what they exchange. With arguments (make mpi-test)
+# they run on two hosts, too, and mpi4py's whole suite with 2 and 3 ranks; the arguments go to scripts/mpi_suite.py.
 . "$(dirname "$0")/lib.sh"
 [ -d crates/pinfold-ofi ] || skip "this tree has no provider"
 have python3 || skip "no Python 3 here; run: apt-get install python3"
@@ -10,7 +10,7 @@ scripts/mpi_setup.sh || exit $?
 cargo test --locked --workspace --no-run
 place=$target/mpi pinfold=$target/debug/pinfold
 export PINFOLD_PROVIDER=$target/debug/deps
-# Without arguments, as in `make test`: the programs on this host. With some, mpi4py's suite and two hosts, too.
+# Without arguments, as in `make test`: the programs on this host.
 [ $# -gt 0 ] || exec python3 scripts/mpi_programs.py --place "$place" --pinfold "$pinfold" --hosts 1
 status=0
 python3 scripts/mpi_programs.py --place "$place" --pinfold "$pinfold" || status=1

@@ -7,6 +7,7 @@ import pathlib
 import shutil
 import signal
 import subprocess
+import time
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 PROGRAMS = ROOT / "mpi" / "programs"
@@ -77,20 +78,28 @@ class Ground:
         path = f"{self.place / mpi / 'bin'}{os.pathsep}{os.environ.get('PATH', '')}"
         return {**os.environ, "PATH": path, **more}
 
-    def run(self, mpi, words, *, over="pinfold", ranks=2, hosts=1, timeout=120, cpus=None, env=None):
-        """Runs a program under an MPI to its end, or to `timeout` seconds."""
+    def run(self, mpi, words, *, over="pinfold", ranks=2, hosts=1, timeout=120, logs=None, cpus=None, env=None):
+        """Runs a program under an MPI to its end, or until `timeout` seconds have passed: with `logs`, a directory,
+        until none of its files has grown for so long."""
         command = [str(self.pinfold), "run", "--json", "--mpi", mpi, "--over", over, "-n", str(ranks)]
         command += ["--hosts", str(hosts), "--", *map(str, words)]
         if cpus and shutil.which("taskset"):
             command = ["taskset", "-c", ",".join(map(str, cpus)), *command]
         process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                                    env=self.env(mpi, **(env or {})), text=True, errors="replace")
-        timed_out = False
-        try:
-            out, errors = process.communicate(timeout=timeout)
-        except subprocess.TimeoutExpired:
-            timed_out = True
-            out, errors = end(process)
+        timed_out, size, since = False, 0, time.monotonic()
+        while True:
+            try:
+                out, errors = process.communicate(timeout=1)
+                break
+            except subprocess.TimeoutExpired:
+                grown = sum(file.stat().st_size for file in logs.iterdir()) if logs else 0
+                if grown != size:
+                    size, since = grown, time.monotonic()
+                if time.monotonic() - since > timeout:
+                    timed_out = True
+                    out, errors = end(process)
+                    break
         lines = out.splitlines()
         summary = json.loads(lines.pop()) if lines and lines[-1].startswith('{"') and '"format"' in lines[-1] else None
         return Run(process.returncode, lines, errors, summary, timed_out)

@@ -21,7 +21,12 @@ RUNS = [
     ("alltoall", ["--sizes", "8,64K", "--seconds", "0.1"], 3),
     ("sort", ["--keys", "19"], 2),
     ("fft", ["--side", "32"], 2),
+    ("mapper", [], 2),
+    ("fork", [], 2),
+    # Sixteen times as many as there are processors.
+    ("alltoall", ["--sizes", "8,4K", "--seconds", "0.1"], 32),
 ]
+ON_TWO_HOSTS = [RUNS[0], *RUNS[4:8]]
 
 
 def check(run, ranks):
@@ -55,7 +60,7 @@ def main():
     unsteady = []
     for mpi in ground.mpis():
         for hosts in map(int, args.hosts.split(",")):
-            for name, options, ranks in RUNS if hosts == 1 else RUNS[:1] + RUNS[-2:]:
+            for name, options, ranks in RUNS if hosts == 1 else ON_TWO_HOSTS:
                 words = [ground.build(mpi, name), *options]
                 run = ground.run(mpi, words, ranks=ranks, hosts=hosts)
                 where = f"{NAMES[mpi]}, {ranks} ranks" + (", 2 hosts" if hosts == 2 else "")

@@ -129,6 +129,25 @@ static inline uint64_t over_ranks(uint64_t count) {
     return sum;
 }
 
+/* Exchanges in rounds at each size, each rank that many messages a round, with a JSON line of each size. */
+static inline uint64_t in_rounds(int argc, char **argv, const char *program, const char *rounds_otherwise,
+                                 uint64_t (*exchange)(size_t bytes, int rounds), int messages) {
+    size_t sizes[SIZES_MAX];
+    int count = sizes_of(option(argc, argv, "--sizes", "8,4K,64K,1M"), sizes);
+    int rounds = atoi(option(argc, argv, "--rounds", rounds_otherwise));
+    uint64_t wrong = 0;
+    for (int i = 0; i < count; i++) {
+        uint64_t here = exchange(sizes[i], rounds), all = over_ranks(here);
+        unsigned long long sent = (unsigned long long)rounds * messages * ranks;
+        wrong += here;
+        if (rank != 0) continue;
+        printf("{\"program\":\"%s\",\"size\":%zu,\"ranks\":%d,\"messages\":%llu,\"bytes\":%llu,\"wrong\":%llu}\n", program,
+               sizes[i], ranks, sent, sent * sizes[i], (unsigned long long)all);
+        fflush(stdout);
+    }
+    return wrong;
+}
+
 /* Ends the program: with 1 if anything was wrong, on all ranks alike. */
 static inline int end(uint64_t wrong) {
     wrong = over_ranks(wrong);

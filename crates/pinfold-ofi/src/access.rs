@@ -131,8 +131,9 @@ struct Course {
 /// How a part of an operation has failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Failed {
-    /// The region is no more: another may have its key.
+    /// The region is no more, or did not allow it when it was told of: another may have its key.
     Gone,
+    Outside,
     For(Code),
 }
 
@@ -352,7 +353,7 @@ impl Inside<'_> {
                 (Some(offset), Some(end)) if end <= found.len && found.access & access != 0 => {
                     places.push((space.clone(), found.start + offset));
                 }
-                _ => return self.end(job, Some(Failed::For(Code(libc::EACCES)))),
+                _ => return self.end(job, Some(Failed::Outside)),
             }
         }
         let pieces = pieces(&job.local, &job.ranges);
@@ -397,7 +398,7 @@ impl Inside<'_> {
     /// All parts of an operation have ended, or it could not begin.
     fn end(&mut self, mut job: Job, why: Option<Failed>) {
         match why {
-            Some(Failed::Gone) if !job.is_retried => {
+            Some(Failed::Gone | Failed::Outside) if !job.is_retried => {
                 job.is_retried = true;
                 for range in &job.ranges {
                     let name = (job.peer, range.key);
@@ -408,7 +409,11 @@ impl Inside<'_> {
                 self.start(job);
             }
             Some(why) => {
-                let code = if let Failed::For(code) = why { code } else { Code(FI_ENOKEY) };
+                let code = match why {
+                    Failed::Gone => Code(FI_ENOKEY),
+                    Failed::Outside => Code(libc::EACCES),
+                    Failed::For(code) => code,
+                };
                 self.forget_if_lost(job.peer);
                 self.fail_key(job.key, code);
             }

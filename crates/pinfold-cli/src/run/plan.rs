@@ -177,7 +177,8 @@ fn variables(over: Over, mpi: &Mpi) -> BTreeMap<&'static str, OsString> {
             put("OMPI_MCA_pml", "cm");
             put("OMPI_MCA_mtl", "ofi");
             put("OMPI_MCA_opal_common_ofi_provider_include", over.word());
-            put("OMPI_MCA_btl", "self,ofi");
+            // Libfabric's tcp has no atomic operations, and so no one-sided ones here.
+            put("OMPI_MCA_btl", if over == Over::Tcp { "self,ofi,tcp" } else { "self,ofi" });
             put("OMPI_MCA_osc", "rdma");
             // These have shared memory of their own.
             put("OMPI_MCA_coll", "^sm,han");
@@ -297,6 +298,9 @@ mod tests {
         assert_eq!(five.variables.len(), 9);
         assert_eq!(five.removed, ["FI_PROVIDER"]);
         assert!(line(&five).ends_with("--oversubscribe -n 2 prog"), "{}", line(&five));
+        assert_eq!(five.variables["OMPI_MCA_btl"], "self,ofi");
+        let tcp = plan(Kind::Openmpi, "5.0.11", "--over tcp -- prog", false);
+        assert_eq!(tcp.variables["OMPI_MCA_btl"], "self,ofi,tcp");
         let four = plan(Kind::Openmpi, "4.1.4", "-- prog", false);
         assert_eq!(four.variables["OMPI_MCA_mtl_ofi_provider_include"], "pinfold");
     }

@@ -210,6 +210,29 @@ fn what_is_not_allowed_fails() {
     assert_eq!(close(mr), 0);
 }
 
+/// The new memory of a key may be longer than the old, and allow more.
+#[test]
+fn a_key_that_is_used_again_has_the_new_bounds_and_rights() {
+    let Some(host) = host() else { return };
+    let couple = Couple::new(host, Terms { mr_mode: 0, ..Terms::default() });
+    let mut target = stamp::bytes(5000, 1);
+    for (len, rights) in [(8, RIGHTS), (5000, FI_REMOTE_READ), (5000, RIGHTS), (100, RIGHTS)] {
+        let (mr, _) = couple.two.register(&mut target[..len], rights, 5);
+        let mut memory = vec![0; len];
+        couple.post("fi_read", || call(&couple, Call::Read, &mut memory, 0, 5));
+        couple.at_one(couple.one.tx).unwrap();
+        assert!(memory == target[..len]);
+        if rights == RIGHTS {
+            couple.post("fi_write", || call(&couple, Call::Write, &mut memory, 0, 5));
+            couple.at_one(couple.one.tx).unwrap();
+        } else {
+            assert_eq!(failed(&couple, Call::Write, 8, 0, 5).err, libc::EACCES);
+        }
+        assert_eq!(failed(&couple, Call::Read, 8, len as u64 - 7, 5).err, libc::EACCES);
+        assert_eq!(close(mr), 0);
+    }
+}
+
 /// A key that is used again means the new memory at once, never the old.
 #[test]
 fn a_key_that_is_used_again_means_the_new_memory() {

@@ -24,6 +24,8 @@ const LANE_TURN: u32 = 64;
 /// Between looks at the sockets while polling: a death or a call from a quiet peer is noticed
 /// within this time.
 const EVENTS_EVERY_NS: u64 = 50_000;
+/// Idle polls after which a peer is asked for the room that a send waits for.
+const ASKS_AFTER: u32 = 64;
 /// Polls between looks at the clock.
 pub(crate) const POLLS_A_CLOCK: u32 = 64;
 
@@ -128,7 +130,10 @@ pub(crate) fn poll_lane(engine: &mut Engine, index: u32) -> bool {
     let mut moved = false;
     // Descriptors in the lane come first.
     if peer.is_turned() && peer.rx.head().is_none() {
-        match transport_progress::turn(&mut engine.core, peer, false) {
+        // A program that only looks never waits: a send for which there is no room has the peer
+        // asked for it all the same.
+        let asks = peer.blocked && peer.idle_polls % ASKS_AFTER == ASKS_AFTER - 1;
+        match transport_progress::turn(&mut engine.core, peer, asks) {
             Ok(came) => moved = came,
             Err(ended) => {
                 let id = peer.id;
