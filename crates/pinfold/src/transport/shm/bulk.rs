@@ -12,31 +12,18 @@ use std::collections::VecDeque;
 use crate::wire::{descriptor::Piece, layout::LINE};
 
 /// Bytes in use while the consumer keeps up, for pieces of up to [`HOT_PIECE_MAX`]: few enough that
-/// their lines stay in the first-level caches of both sides, which moves twice as many bytes a
-/// second as any larger number does.
+/// their lines stay in the first-level caches of both sides.
 pub(crate) const HOT_BYTES: u32 = 8 << 10;
 
 /// Length of the longest of these pieces, bytes.
-const HOT_PIECE_MAX: u32 = 4 << 10;
+pub(crate) const HOT_PIECE_MAX: u32 = 4 << 10;
 
 /// The same for longer pieces that are copied within the caches: enough that neither side waits for
 /// the other at each piece, and few enough for the second-level caches.
 pub(crate) const WARM_BYTES: u32 = 64 << 10;
 
 /// Length of the longest of these pieces, bytes.
-const WARM_PIECE_MAX: u32 = 8 << 10;
-
-/// Bytes in which pieces of `len` bytes go round while the consumer keeps up; `None` for a piece
-/// that is worth being written past the caches: those go round in all bulk bytes.
-pub(crate) const fn lap_bytes(len: u32) -> Option<u32> {
-    if len <= HOT_PIECE_MAX {
-        Some(HOT_BYTES)
-    } else if len <= WARM_PIECE_MAX {
-        Some(WARM_BYTES)
-    } else {
-        None
-    }
-}
+pub(crate) const WARM_PIECE_MAX: u32 = 8 << 10;
 
 /// A range given out, until its descriptor is consumed.
 struct Lent {
@@ -130,15 +117,15 @@ impl Bulk {
         }
     }
 
-    /// Lends `len` contiguous bytes to descriptor `number`, if they are free. What was lent to it
-    /// before is not lent any more.
+    /// Lends `len` contiguous bytes to descriptor `number`, if they are free, in a lap of `lap`
+    /// bytes or of all (see [`Laps::bytes`](super::laps::Laps::bytes)). What was lent to it before
+    /// is not lent any more.
     ///
     /// At the end of a wide lap, with little in flight, `None` also asks to wait for the consumer:
     /// once nothing is in flight the next lap is short. [`Bulk::stay_wide`] takes that back.
     #[inline]
-    pub(crate) fn lend(&mut self, len: u32, number: u64) -> Option<Piece> {
+    pub(crate) fn lend(&mut self, len: u32, lap: Option<u32>, number: u64) -> Option<Piece> {
         let len_lines = len.checked_next_multiple_of(LINE as u32)?;
-        let lap = lap_bytes(len);
         self.take_back(number);
         // An empty ring restarts at 0, and small: its lines are most likely still in the caches.
         if self.used == 0 {
@@ -171,7 +158,11 @@ impl Bulk {
 mod tests {
     use proptest::prelude::*;
 
-    use super::*;
+    use super::{super::laps::Laps, *};
+
+    fn lend(bulk: &mut Bulk, len: u32, number: u64) -> Option<Piece> {
+        bulk.lend(len, Laps::new().bytes(len), number)
+    }
 
     #[derive(Clone, Debug)]
     enum Step {
@@ -200,11 +191,11 @@ mod tests {
         for number in 0..100 {
             // All but one are back: a short lap would now be worth waiting for.
             bulk.reclaim(u64::max(number, 1) - 1);
-            assert!(bulk.lend(LONG, number).is_some(), "{number}");
+            assert!(lend(&mut bulk, LONG, number).is_some(), "{number}");
         }
         assert_eq!(bulk.size(), 256 << 10);
         bulk.reclaim(100);
-        let piece = bulk.lend(2 << 10, 100);
+        let piece = lend(&mut bulk, 2 << 10, 100);
         assert_eq!((piece.map(|piece| piece.offset), bulk.size()), (Some(0), HOT_BYTES));
     }
 
@@ -214,14 +205,14 @@ mod tests {
         const SHORT: u32 = 3 << 10;
         let mut bulk = Bulk::new();
         assert!(bulk.grow(HOT_BYTES));
-        assert!(bulk.lend(SHORT, 0).and(bulk.lend(SHORT, 1)).is_some());
+        assert!(lend(&mut bulk, SHORT, 0).and(lend(&mut bulk, SHORT, 1)).is_some());
         bulk.reclaim(1);
         // It goes round, so the ring cannot grow.
-        assert_eq!(bulk.lend(SHORT - 1024, 2).map(|piece| piece.offset), Some(2 * SHORT));
-        assert_eq!(bulk.lend(SHORT, 2).map(|piece| piece.offset), Some(0));
+        assert_eq!(lend(&mut bulk, SHORT - 1024, 2).map(|piece| piece.offset), Some(2 * SHORT));
+        assert_eq!(lend(&mut bulk, SHORT, 2).map(|piece| piece.offset), Some(0));
         bulk.reclaim(2);
         assert!(!bulk.grow(2 * HOT_BYTES));
-        assert!(bulk.lend(2 * SHORT, 2).is_some());
+        assert!(lend(&mut bulk, 2 * SHORT, 2).is_some());
     }
 
     proptest! {
@@ -234,7 +225,7 @@ mod tests {
             for step in steps {
                 match step {
                     Step::Lend(len) => {
-                        if let Some(piece) = bulk.lend(len, number) {
+                        if let Some(piece) = lend(&mut bulk, len, number) {
                             prop_assert_eq!(piece.len, len);
                             prop_assert!(piece.offset + len <= bulk.size());
                             for (_, other) in &live {
@@ -248,7 +239,7 @@ mod tests {
                             prop_assert!(len > bulk.size() || !live.is_empty());
                         }
                     }
-                    Step::LendInVain(len) => drop(bulk.lend(len, number)),
+                    Step::LendInVain(len) => drop(lend(&mut bulk, len, number)),
                     Step::Consume(count) => {
                         consumed = number.min(consumed + count);
                         bulk.reclaim(consumed);

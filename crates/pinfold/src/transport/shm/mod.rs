@@ -15,6 +15,7 @@ pub(crate) mod hazard;
 pub(crate) mod hazards;
 #[cfg(not(loom))]
 pub(crate) mod lane;
+pub(crate) mod laps;
 #[cfg(not(loom))]
 pub(crate) mod link;
 pub(crate) mod ring;

@@ -6,10 +6,11 @@ use pinfold_sys::cpu::clock;
 
 use super::super::{
     budget::Budget,
-    bulk::{Bulk, lap_bytes},
+    bulk::Bulk,
     copy_learner::CopyIn,
     doorbell,
     fragment::{Cut, FragmentSize, FragmentSizes},
+    laps::Laps,
     ring::{RING_TX_HOT, RingTx, Violation},
     segment::{MappedRing, Segment},
 };
@@ -36,6 +37,7 @@ const IMPATIENCE: u32 = 16;
 pub(crate) struct LaneTx {
     ring: RingTx<MappedRing>,
     bulk: Bulk,
+    laps: Laps,
     holding: Holding,
     /// Number of ranges to be lent before the producer waits for the consumer again.
     impatience: u32,
@@ -59,6 +61,7 @@ impl LaneTx {
         LaneTx {
             ring: RingTx::new(segment.ring(way), RING_SLOTS_MIN),
             bulk: Bulk::new(),
+            laps: Laps::new(),
             holding: Holding::new(segment, way),
             impatience: 0,
             waits: true,
@@ -182,7 +185,7 @@ impl LaneTx {
         if let Some(piece) = self.lend_known(want) {
             return Ok(Some(piece));
         }
-        if lap_bytes(want).is_some_and(|lap| self.bulk.size() >= lap) {
+        if self.laps.bytes(want).is_some_and(|lap| self.bulk.size() >= lap) {
             while self.await_consumer()? {
                 if let Some(piece) = self.lend_known(want) {
                     return Ok(Some(piece));
@@ -230,7 +233,11 @@ impl LaneTx {
     #[inline]
     pub(crate) fn lend_known(&mut self, len: u32) -> Option<Piece> {
         self.bulk.reclaim(self.ring.consumed());
-        self.bulk.lend(len, self.ring.produced())
+        let piece = self.bulk.lend(len, self.laps.bytes(len), self.ring.produced())?;
+        if self.laps.lend(len) {
+            self.laps.end_period(clock::ticks());
+        }
+        Some(piece)
     }
 
     /// Brings more bulk bytes into use, with memory where they had none.
@@ -242,7 +249,7 @@ impl LaneTx {
             return false;
         }
         // Long pieces go round in all bulk bytes: room for several lets both sides work at once.
-        let lap = lap_bytes(want);
+        let lap = self.laps.bytes(want);
         let ample = if lap.is_none() { BULK_BYTES_MAX } else { 0 };
         let modest = (now * 2).max(lap.unwrap_or(0)).max(want.next_power_of_two());
         let modest = modest.min(BULK_BYTES_MAX);

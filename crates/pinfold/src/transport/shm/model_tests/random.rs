@@ -10,6 +10,7 @@ use crate::{
     transport::shm::{
         bulk::Bulk,
         claim::{self, End},
+        laps::Laps,
         ring::{RingMemory, RingRx, RingTx, Violation},
     },
     wire::{
@@ -122,7 +123,11 @@ impl Pair {
             return Ok(());
         }
         self.bulk.reclaim(self.tx.consumed());
-        let piece = if bytes > 0 { self.bulk.lend(bytes, self.tx.produced()) } else { None };
+        let piece = if bytes > 0 {
+            self.bulk.lend(bytes, Laps::new().bytes(bytes), self.tx.produced())
+        } else {
+            None
+        };
         if let Some(piece) = piece {
             for other in self.flying.iter().chain(&self.held).filter_map(|live| live.piece) {
                 let apart = piece.offset + piece.len <= other.offset

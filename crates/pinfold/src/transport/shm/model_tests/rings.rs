@@ -8,6 +8,7 @@ use crate::{sync::Ordering, transport::shm::ring::RingMemory};
 use crate::{
     transport::shm::{
         bulk::Bulk,
+        laps::Laps,
         ring::{RingRx, RingTx},
     },
     wire::{
@@ -71,9 +72,10 @@ fn exchange(plan: Exchange) {
             while tx.room().unwrap() == 0 {
                 thread::yield_now();
             }
+            let lap = Laps::new().bytes(len_of(number));
             let piece = loop {
                 bulk.reclaim(tx.consumed());
-                if let Some(piece) = bulk.lend(len_of(number), number) {
+                if let Some(piece) = bulk.lend(len_of(number), lap, number) {
                     break piece;
                 }
                 thread::yield_now();
