@@ -18,7 +18,7 @@ const LEARNT_FROM: u32 = 1 << 10;
 const PERIOD_BYTES: u32 = 512 << 10;
 /// Number of periods from one trial of the other lap to the next, at first and at most.
 const TRIAL_AFTER: u32 = 32;
-const TRIAL_AFTER_MAX: u32 = 1024;
+const TRIAL_AFTER_MAX: u32 = 256;
 /// Number of periods of a trial. The first holds the transition and is not judged.
 const TRIAL_PERIODS: u32 = 4;
 
@@ -28,8 +28,9 @@ pub(crate) struct Laps {
     is_wide: bool,
     /// True while the lap that is not the usual one is tried.
     is_trial: bool,
-    /// Bytes lent in this period.
+    /// Bytes lent in this period, and those of them that were lent while others were.
     lent: u32,
+    streamed: u32,
     /// Ticks at which it began; 0 if there was none before.
     began: u64,
     /// Periods since the trial began, or since the last one ended.
@@ -46,6 +47,7 @@ impl Laps {
             is_wide: false,
             is_trial: false,
             lent: 0,
+            streamed: 0,
             began: 0,
             periods: 0,
             trial_after: TRIAL_AFTER,
@@ -69,12 +71,13 @@ impl Laps {
         }
     }
 
-    /// Takes note of a piece lent. Returns whether a period has ended, at whose time
-    /// [`Laps::end_period`] is called.
+    /// Takes note of a piece lent; `is_stream` says that others were lent already. Returns whether
+    /// a period has ended, at whose time [`Laps::end_period`] is called.
     #[inline]
-    pub(crate) fn lend(&mut self, len: u32) -> bool {
+    pub(crate) fn lend(&mut self, len: u32, is_stream: bool) -> bool {
         if (LEARNT_FROM..=HOT_PIECE_MAX).contains(&len) {
             self.lent += len;
+            self.streamed += if is_stream { len } else { 0 };
         }
         self.lent >= PERIOD_BYTES
     }
@@ -83,12 +86,12 @@ impl Laps {
     #[cold]
     pub(crate) fn end_period(&mut self, now: u64) {
         let took = now.saturating_sub(self.began);
-        let is_first = self.began == 0;
-        (self.began, self.lent) = (now, 0);
-        self.periods += 1;
-        if is_first {
+        let is_sample = self.began != 0 && self.streamed >= PERIOD_BYTES / 2;
+        (self.began, self.lent, self.streamed) = (now, 0, 0);
+        if !is_sample {
             return;
         }
+        self.periods += 1;
         if !self.is_trial {
             // The first period after a trial holds the transition.
             if self.periods > 1 {
@@ -127,7 +130,7 @@ mod tests {
             let is_wide = laps.bytes(LEN) == Some(BULK_BYTES_MAX);
             wide += u32::from(is_wide);
             *now += ticks(is_wide);
-            while !laps.lend(LEN) {}
+            while !laps.lend(LEN, true) {}
             laps.end_period(*now);
         }
         wide
@@ -159,9 +162,21 @@ mod tests {
     }
 
     #[test]
+    fn a_ping_pong_is_not_learnt_from() {
+        let mut laps = Laps::new();
+        for now in 1..10_000 {
+            while !laps.lend(LEN, false) {}
+            laps.end_period(now);
+            assert_eq!(laps.bytes(LEN), Some(HOT_BYTES));
+        }
+        assert_eq!(laps.periods, 0);
+    }
+
+    #[test]
     fn other_pieces_are_neither_learnt_from_nor_moved() {
         let mut laps = Laps::new();
-        assert!((0..1 << 20).all(|_| !laps.lend(LEARNT_FROM - 1) && !laps.lend(8 << 10)));
+        let other = [LEARNT_FROM - 1, 8 << 10];
+        assert!((0..1 << 20).all(|i| !laps.lend(other[i % 2], true)));
         laps.is_wide = true;
         assert_eq!(laps.bytes(LEARNT_FROM - 1), Some(HOT_BYTES));
         assert_eq!(laps.bytes(HOT_PIECE_MAX), Some(BULK_BYTES_MAX));
@@ -173,6 +188,7 @@ mod tests {
     fn a_clock_that_stands_or_goes_back_is_no_harm() {
         let mut laps = Laps::new();
         for now in [5, 5, 3, 0, u64::MAX, 1].into_iter().cycle().take(1000) {
+            while !laps.lend(LEN, true) {}
             laps.end_period(now);
         }
     }

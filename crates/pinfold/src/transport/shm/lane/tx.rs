@@ -233,8 +233,9 @@ impl LaneTx {
     #[inline]
     pub(crate) fn lend_known(&mut self, len: u32) -> Option<Piece> {
         self.bulk.reclaim(self.ring.consumed());
+        let is_stream = !self.bulk.is_empty();
         let piece = self.bulk.lend(len, self.laps.bytes(len), self.ring.produced())?;
-        if self.laps.lend(len) {
+        if self.laps.lend(len, is_stream) {
             self.laps.end_period(clock::ticks());
         }
         Some(piece)
