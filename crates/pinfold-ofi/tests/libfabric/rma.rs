@@ -219,11 +219,11 @@ fn a_key_that_is_used_again_has_the_new_bounds_and_rights() {
     for (len, rights) in [(8, RIGHTS), (5000, FI_REMOTE_READ), (5000, RIGHTS), (100, RIGHTS)] {
         let (mr, _) = couple.two.register(&mut target[..len], rights, 5);
         let mut memory = vec![0; len];
-        couple.post("fi_read", || call(&couple, Call::Read, &mut memory, 0, 5));
+        couple.post("fi_read", || call(&couple.toward(), Call::Read, &mut memory, 0, 5));
         couple.at_one(couple.one.tx).unwrap();
         assert!(memory == target[..len]);
         if rights == RIGHTS {
-            couple.post("fi_write", || call(&couple, Call::Write, &mut memory, 0, 5));
+            couple.post("fi_write", || call(&couple.toward(), Call::Write, &mut memory, 0, 5));
             couple.at_one(couple.one.tx).unwrap();
         } else {
             assert_eq!(failed(&couple, Call::Write, 8, 0, 5).err, libc::EACCES);
