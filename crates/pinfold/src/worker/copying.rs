@@ -27,7 +27,7 @@ pub(super) fn take_job(engine: &mut Engine, wakes: &mut Wakes) -> Option<Box<Cop
 }
 
 /// Copies a part. Returns also the largest copy at user level.
-pub(super) fn copy_part(job: Box<CopyJob>, copies: &UnlockedCopies) -> (CopyDone, Largest) {
+pub(super) fn copy_part(job: CopyJob, copies: &UnlockedCopies) -> (CopyDone, Largest) {
     let purpose = match job.direction {
         Direction::Get => Purpose::GET,
         Direction::Put { .. } => Purpose::PUT,

@@ -375,7 +375,7 @@ fn leave(engine: Guard<'_, Engine>, shared: &Shared) {
             Left::Nothing => None,
             Left::Jobs => shared.reenter(),
             Left::Job(job) => {
-                let (done, by) = copying::copy_part(job, &shared.unlocked);
+                let (done, by) = copying::copy_part(*job, &shared.unlocked);
                 // A child of the process, which a signal's handler may have made, has no engine.
                 shared.reenter().map(|mut engine| {
                     copying::part_is_back(&mut engine, done, by);
