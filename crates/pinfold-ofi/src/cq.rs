@@ -28,15 +28,12 @@ use crate::{
     },
     guard::{self, Answer, Code},
     handle::{self, Face},
+    idle,
     lock::{Guarded, Held},
 };
 
 /// How long a thread looks for completions before it sleeps.
 const SPIN: Duration = Duration::from_micros(20);
-
-/// Turns without news after which a program that polls lets others have its core now and then:
-/// some 20 µs.
-const IDLE_TURNS: u32 = 400;
 
 /// The end of an operation that went well.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -152,12 +149,6 @@ impl Cq {
         for ep in self.endpoints.open(held).iter() {
             ep.progress(held);
         }
-    }
-
-    /// True if nothing has ended for many turns.
-    fn is_idle(&self, held: &Held<'_>) -> bool {
-        let is_idle = |ep: &Arc<Ep>| ep.idle_turns.load(Ordering::Relaxed) >= IDLE_TURNS;
-        self.endpoints.open(held).iter().all(is_idle)
     }
 
     /// Takes up to `max` completions that went well, in order; `each` gets their number and
@@ -378,7 +369,9 @@ unsafe fn read_some(cq: &Cq, buf: *mut c_void, count: usize, sources: *mut u64) 
             }
         }
     });
-    if taken.is_err() && cq.is_idle(&held) {
+    if taken != Err(Code::AGAIN) {
+        idle::end();
+    } else if idle::poll() {
         // The program polls; whoever it waits for may need this core.
         drop(held);
         std::thread::yield_now();

@@ -7,7 +7,7 @@ use std::{
     ffi::{c_int, c_void},
     sync::{
         Arc,
-        atomic::{AtomicU32, AtomicU64, Ordering},
+        atomic::{AtomicU64, Ordering},
     },
     time::{Duration, Instant},
 };
@@ -54,8 +54,6 @@ pub struct Ep {
     pub queue: CompletionQueue,
     /// Its number in this process.
     pub number: u64,
-    /// Turns of progress since something ended.
-    pub idle_turns: AtomicU32,
     state: Guarded<State>,
     pub uses: Arc<()>,
     _domain: Arc<()>,
@@ -184,7 +182,6 @@ pub unsafe extern "C" fn open(
             caps: info.caps,
             queue,
             number: NUMBER.fetch_add(1, Ordering::Relaxed),
-            idle_turns: AtomicU32::new(0),
             state: Guarded::new(state),
             uses: Arc::new(()),
             _domain: Arc::clone(&domain.uses),

@@ -42,6 +42,7 @@ mod greeting;
 mod guard;
 mod handle;
 mod header;
+mod idle;
 mod lock;
 mod mr;
 mod msg;

@@ -7,13 +7,14 @@
 //!
 //! **Invariant.** The program's part is kept by it until the operation has ended.
 
-use std::{ptr, sync::atomic::Ordering};
+use std::ptr;
 
 use pinfold::{Error, Received, Source, TagMatch};
 
 use crate::{
     buffer::Memory,
     header::{self, Header},
+    idle,
     op::Key,
     receive::Receive,
     state::Inside,
@@ -89,7 +90,7 @@ impl Inside<'_> {
 
     fn end_newest(&mut self, key: Key, room: usize, result: Result<Received, Error>) {
         self.state.newest = None;
-        self.ep.idle_turns.store(0, Ordering::Relaxed);
+        idle::end();
         let Some(op) = self.state.ops.remove(key) else { return };
         let placed = match &result {
             Ok(received) => received.len as usize,

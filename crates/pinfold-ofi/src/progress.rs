@@ -4,8 +4,6 @@
 //! **Invariant.** Of a buffer for many messages, only the headers of messages that are complete are
 //! read, before the program is told of them.
 
-use std::sync::atomic::Ordering;
-
 use pinfold::{Completed, Completion, Error, PeerId, Received};
 
 use crate::{
@@ -14,6 +12,7 @@ use crate::{
     ffi::flags::*,
     guard::Code,
     header::{self, Header},
+    idle,
     op::{Key, Kind, Op},
     state::{Inside, code},
 };
@@ -46,10 +45,7 @@ impl Inside<'_> {
         self.lower_fence();
         self.post_deferred();
         if is_over || ended > 0 {
-            self.ep.idle_turns.store(0, Ordering::Relaxed);
-        } else {
-            let idle_turns = self.ep.idle_turns.load(Ordering::Relaxed).saturating_add(1);
-            self.ep.idle_turns.store(idle_turns, Ordering::Relaxed);
+            idle::end();
         }
         if !self.state.unconfirmed.is_empty() && self.state.turns.is_multiple_of(LOOK_TURNS) {
             self.fail_unconfirmed();
