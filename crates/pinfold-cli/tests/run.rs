@@ -3,7 +3,7 @@
 
 use std::{
     fs,
-    os::unix::fs::PermissionsExt,
+    os::unix::fs::{PermissionsExt, symlink},
     path::{Path, PathBuf},
     process::{Command, Output, Stdio},
     thread,
@@ -38,6 +38,9 @@ exec "$@"
 
 const OPEN: &str = "#!/bin/sh\necho 'mpiexec (Open MPI) 5.0.11'\n";
 
+/// Programs that the tests' scripts use.
+const TOOLS: [&str; 7] = ["cat", "ls", "readlink", "sh", "sleep", "touch", "true"];
+
 /// A directory with MPIs, a provider and a place for temporary files.
 struct Ground {
     place: tempfile::TempDir,
@@ -49,6 +52,12 @@ impl Ground {
         ground.script("mpich/mpiexec", HYDRA);
         ground.script("open/mpiexec", OPEN);
         fs::create_dir(ground.path("tmp")).unwrap();
+        fs::create_dir(ground.path("tools")).unwrap();
+        for tool in TOOLS {
+            let found = ["/usr/bin", "/bin"].map(|dir| Path::new(dir).join(tool));
+            let found = found.iter().find(|tool| tool.exists()).expect(tool);
+            symlink(found, ground.path("tools").join(tool)).unwrap();
+        }
         fs::write(ground.path("libpinfold-fi.so"), "").unwrap();
         ground
     }
@@ -65,10 +74,10 @@ impl Ground {
         path
     }
 
-    /// The command, with MPIs of these directories alone.
+    /// The command, with MPIs of these directories alone: the system may have some of its own.
     fn pinfold(&self, mpis: &[&str], words: &[&str]) -> Command {
-        let path: Vec<_> = mpis.iter().map(|mpi| self.path(mpi).display().to_string()).collect();
-        let path = [path.join(":"), "/usr/bin:/bin:/usr/sbin:/sbin".into()].join(":");
+        let path = mpis.iter().chain(&["tools"]).map(|dir| self.path(dir));
+        let path = std::env::join_paths(path).unwrap();
         let mut command = Command::new(PROGRAM);
         command.arg("run").args(words).stdin(Stdio::null());
         command.env_remove("VIRTUAL_ENV").env("PATH", path).env("TMPDIR", self.path("tmp"));

@@ -30,20 +30,21 @@ pub(super) struct Places(Vec<(PathBuf, &'static str)>);
 impl Places {
     /// Directories in which this process looks, in order.
     pub(super) fn of_this_process(program: &Path) -> Places {
+        let path = env::var_os("PATH").unwrap_or_default();
+        let on_path: Vec<_> = env::split_paths(&path).collect();
         let mut places = Vec::new();
-        // The Python of a virtual environment, or a program built into the directory of its MPI.
-        if let Some(beside) = program.parent().filter(|dir| dir.is_absolute()) {
-            places.push((beside.to_owned(), "beside the program"));
-        } else if let Some(beside) =
-            std::path::absolute(program).ok().as_deref().and_then(Path::parent)
+        // The Python of a virtual environment, or a program built into the directory of its MPI. A
+        // directory on PATH has its turn there: the system's has all kinds of programs.
+        let beside = std::path::absolute(program).ok();
+        if let Some(beside) = beside.as_deref().and_then(Path::parent)
+            && !on_path.iter().any(|dir| dir == beside)
         {
             places.push((beside.to_owned(), "beside the program"));
         }
         if let Some(active) = env::var_os("VIRTUAL_ENV").filter(|path| !path.is_empty()) {
             places.push((Path::new(&active).join("bin"), "in the active virtual environment"));
         }
-        let path = env::var_os("PATH").unwrap_or_default();
-        places.extend(env::split_paths(&path).map(|dir| (dir, "on PATH")));
+        places.extend(on_path.into_iter().map(|dir| (dir, "on PATH")));
         places.extend(wheels().into_iter().map(|dir| (dir, "in a wheel of the python3 on PATH")));
         Places(places)
     }
