@@ -38,9 +38,6 @@ exec "$@"
 
 const OPEN: &str = "#!/bin/sh\necho 'mpiexec (Open MPI) 5.0.11'\n";
 
-/// Programs that the tests' scripts use.
-const TOOLS: [&str; 7] = ["cat", "ls", "readlink", "sh", "sleep", "touch", "true"];
-
 /// A directory with MPIs, a provider and a place for temporary files.
 struct Ground {
     place: tempfile::TempDir,
@@ -53,10 +50,14 @@ impl Ground {
         ground.script("open/mpiexec", OPEN);
         fs::create_dir(ground.path("tmp")).unwrap();
         fs::create_dir(ground.path("tools")).unwrap();
-        for tool in TOOLS {
-            let found = ["/usr/bin", "/bin"].map(|dir| Path::new(dir).join(tool));
-            let found = found.iter().find(|tool| tool.exists()).expect(tool);
-            symlink(found, ground.path("tools").join(tool)).unwrap();
+        for dir in ["/usr/bin", "/bin", "/usr/sbin", "/sbin"] {
+            for tool in fs::read_dir(dir).into_iter().flatten().flatten() {
+                let name = tool.file_name().into_string().unwrap();
+                if !name.starts_with("mpiexec") {
+                    // Two of these directories may be the same.
+                    let _ = symlink(tool.path(), ground.path("tools").join(name));
+                }
+            }
         }
         fs::write(ground.path("libpinfold-fi.so"), "").unwrap();
         ground
@@ -74,7 +75,8 @@ impl Ground {
         path
     }
 
-    /// The command, with MPIs of these directories alone: the system may have some of its own.
+    /// The command, with MPIs of these directories alone: not those of the system, whose other
+    /// programs are there.
     fn pinfold(&self, mpis: &[&str], words: &[&str]) -> Command {
         let path = mpis.iter().chain(&["tools"]).map(|dir| self.path(dir));
         let path = std::env::join_paths(path).unwrap();
