@@ -13,6 +13,7 @@ use pinfold::{Error, Received, Source, TagMatch};
 
 use crate::{
     buffer::Memory,
+    ffi::flags::FI_SOURCE,
     header::{self, Header},
     idle,
     op::Key,
@@ -91,6 +92,13 @@ impl Inside<'_> {
     fn end_newest(&mut self, key: Key, room: usize, result: Result<Received, Error>) {
         self.state.newest = None;
         idle::end();
+        if self.ep.caps & FI_SOURCE != 0
+            && let Ok(Received { peer, .. }) = &result
+            && self.state.contacts.of_peer(*peer).is_none()
+        {
+            // Its greeting came first, by the same look.
+            self.take_ended();
+        }
         let Some(op) = self.state.ops.remove(key) else { return };
         let placed = match &result {
             Ok(received) => received.len as usize,

@@ -53,7 +53,7 @@ impl Inside<'_> {
     }
 
     /// Tells the program of what has ended in the library. Returns how much that was.
-    fn take_ended(&mut self) -> usize {
+    pub fn take_ended(&mut self) -> usize {
         let mut ended = 0;
         loop {
             let taken = self.ep.queue.take(&mut self.state.batch, BATCH);
