@@ -18,7 +18,6 @@ use crate::{
     protocol::{
         active::queue::Queues,
         handoff::{parts::List, state::Left},
-        rendezvous::copy_job::CopyJob,
         rma::registry::Registry,
     },
     status::Status,
@@ -68,8 +67,6 @@ pub(crate) struct Core {
     pub gets: VecDeque<OpKey>,
     /// Messages being written into their receivers' memory.
     pub puts: VecDeque<OpKey>,
-    /// Parts of those that some thread has to copy outside of the engine.
-    pub lent: Vec<CopyJob>,
     /// Peers (by index) with something queued that found no room.
     pub blocked: Vec<u32>,
     pub wakes: Wakes,
@@ -134,17 +131,10 @@ impl Core {
         }
     }
 
-    /// Returns whether some push can claim a chunk, or end.
-    pub(crate) fn has_put_work(&self) -> bool {
-        self.puts.iter().any(|key| !self.ops.is_lent(*key))
-    }
-
     /// Returns whether some pull has bytes that this side can copy now, or soon.
     pub(crate) fn has_get_work(&mut self) -> bool {
         let gets = std::mem::take(&mut self.gets);
         let work = gets.iter().any(|key| match self.ops.recv_mut(*key).map(|op| &op.stage) {
-            // The thread that has a part of it goes on.
-            Some(RecvStage::Getting(get)) if get.is_lent() => false,
             Some(RecvStage::Getting(get)) => {
                 let claims = get.shared.is_none_or(|shared| shared.theirs.is_none());
                 get.reads && (claims || get.left.is_some())

@@ -80,7 +80,6 @@ impl Engine {
             ops: OpTable::default(),
             gets: VecDeque::new(),
             puts: VecDeque::new(),
-            lent: Vec::new(),
             blocked: Vec::new(),
             wakes: Wakes::default(),
             lane_budget: Budget::new(config.lane_bytes_max),
@@ -145,8 +144,7 @@ impl Engine {
         let peers = &mut self.peers;
         let unasked = |index: &u32| peers.at_mut(*index).is_some_and(|peer| !peer.room_asked);
         self.kick |= self.core.blocked.iter().any(unasked)
-            || !self.core.lent.is_empty()
-            || self.core.has_put_work()
+            || !self.core.puts.is_empty()
             || self.core.has_get_work()
             || self.core.active.has_chores()
             || self.core.driver.has_news();

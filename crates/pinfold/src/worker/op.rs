@@ -19,10 +19,7 @@ use crate::{
         active::Verb,
         rendezvous::{Request, Rts},
     },
-    worker::{
-        lent::Lent,
-        matching::{PostedKey, UnexpectedKey},
-    },
+    worker::matching::{PostedKey, UnexpectedKey},
 };
 
 pub(crate) use super::op_key::OpKey;
@@ -342,7 +339,6 @@ pub(crate) struct Op {
     /// The sender of the message that a handler was seeing to when it asked for this.
     pub origin: Option<PeerId>,
     pub taker: Option<Box<dyn Taker>>,
-    pub lent: Lent,
 }
 
 /// The memory or state that has to stay until an operation has ended.
@@ -368,9 +364,8 @@ impl Op {
     #[inline(always)]
     pub(crate) fn kept(keeps: Option<Keeps>, kind: OpKind) -> Op {
         let abandoned = keeps.is_some();
-        let (done, waker, waiting) = (None, None, 0);
-        let (origin, taker, lent) = (None, None, Lent::None);
-        Op { kind, done, waker, waiting, abandoned, keeps, origin, taker, lent }
+        let (origin, taker) = (None, None);
+        Op { kind, done: None, waker: None, waiting: 0, abandoned, keeps, origin, taker }
     }
 }
 

@@ -10,7 +10,6 @@ use super::{
     matching::{Source, TagMatch},
     op::{OpKey, OpKind, RecvStage, gone},
     outstanding,
-    peer::Peer,
     table::PeerTable,
     transport_sends,
 };
@@ -41,9 +40,6 @@ pub(crate) fn remove_peer(engine: &mut Engine, id: PeerId, how: Gone) {
     // An orderly close comes from the peer's own thread, which then is not in mid-copy; a dead
     // process has none.
     let stopped = matches!(how, Gone::Closed | Gone::Died | Gone::Lost(_));
-    // A thread of this side that is writing into its memory goes on for a while: the peer takes
-    // that memory back as soon as it hears that this side is gone.
-    let writes = how != Gone::Died && peer.lent_puts > 0;
     let how = peer.leaving().unwrap_or(how);
     peer.leave(how);
     // Messages it had written whole before it went are still good, and so is memory it gave,
@@ -68,10 +64,12 @@ pub(crate) fn remove_peer(engine: &mut Engine, id: PeerId, how: Gone) {
     }
     // A peer that is gone needs no farewell, which would also end the memory that it gave.
     if first && !stays_given {
-        if writes {
-            peer.owes_farewell = true;
-        } else {
-            say_farewell(&mut engine.core, peer, how);
+        match how {
+            Gone::Disconnected if peer.shares_memory() => {
+                after_close::let_frames_go(&mut engine.core, peer);
+                after_close::leave_donations(&mut engine.core, peer);
+            }
+            _ => peer.tx.say_closed(),
         }
     }
     if how != Gone::Died {
@@ -83,46 +81,14 @@ pub(crate) fn remove_peer(engine: &mut Engine, id: PeerId, how: Gone) {
     peer.transport.settle();
     let may_write = get::stop_gets(&mut engine.core.ops, &mut engine.core.gets, peer)
         && peer.cma_access.is_alive();
-    let may_write = may_write && !stopped;
+    let stays = may_write && !stopped;
     let name = peer.info.name.clone();
     engine.kick = true;
     engine.core.wakes.any = true;
-    end_operations(engine, id, &name, how, may_write);
-    if !may_write && !writes {
+    end_operations(engine, id, &name, how, stays);
+    if !stays {
         record_gone(engine, id, how);
     }
-}
-
-/// Tells a peer that this side is gone.
-fn say_farewell(core: &mut Core, peer: &mut Peer, how: Gone) {
-    match how {
-        Gone::Disconnected if peer.shares_memory() => {
-            after_close::let_frames_go(core, peer);
-            after_close::leave_donations(core, peer);
-        }
-        _ => peer.tx.say_closed(),
-    }
-}
-
-/// A copy into a peer's memory has ended: lets a peer go that stayed for it.
-pub(crate) fn writes_no_more(engine: &mut Engine, id: PeerId) {
-    let Some(peer) = engine.peers.get_mut(id) else { return };
-    let Some(how) = peer.leaving() else { return };
-    if peer.lent_puts > 0 {
-        return;
-    }
-    if std::mem::take(&mut peer.owes_farewell) {
-        say_farewell(&mut engine.core, peer, how);
-    }
-    if awaiting(&engine.core, id).is_empty() {
-        record_gone(engine, id, how);
-    }
-}
-
-/// The receives into which a peer may be writing.
-fn awaiting(core: &Core, id: PeerId) -> Vec<OpKey> {
-    let of_this = |key: &OpKey| core.ops.awaits_sender(*key, id);
-    core.gets.iter().copied().filter(of_this).collect()
 }
 
 /// Ends the operations with a peer; but not, if it `stays` for that, the receives it may still
@@ -165,9 +131,7 @@ fn end_operations(engine: &mut Engine, id: PeerId, name: &str, how: Gone, stays:
                 | RecvStage::InParts { peer, .. } => *peer == id,
                 RecvStage::ServedRequest(using) => using.peer == id,
                 RecvStage::Requested(requested) => requested.peer == id,
-                RecvStage::Getting(get) => {
-                    get.peer == id && !get.is_left && !(stays && get.awaits_sender())
-                }
+                RecvStage::Getting(get) => get.peer == id && !(stays && get.awaits_sender()),
                 // A following receive ends with the one that it follows.
                 RecvStage::Posted(_) | RecvStage::Moving | RecvStage::Following(_) => false,
             },
@@ -232,7 +196,11 @@ pub(crate) fn record_gone(engine: &mut Engine, id: PeerId, how: Gone) {
 pub(crate) fn poll_leaving(engine: &mut Engine, index: u32, how: Gone) {
     let Some(peer) = engine.peers.at_mut(index) else { return };
     let id = peer.id;
-    let before = awaiting(&engine.core, id);
+    let awaiting = |core: &Core| {
+        let of_this = |key: &OpKey| core.ops.awaits_sender(*key, id);
+        core.gets.iter().copied().filter(of_this).collect::<Vec<OpKey>>()
+    };
+    let before = awaiting(&engine.core);
     while let Some(header) = peer.rx.head() {
         let report = header.kind() == Some(Kind::Wrote);
         // Its other messages, and its faults, no longer matter.
@@ -251,8 +219,7 @@ pub(crate) fn poll_leaving(engine: &mut Engine, index: u32, how: Gone) {
             }
         }
     }
-    let writes = engine.peers.get_mut(id).is_some_and(|peer| peer.lent_puts > 0);
-    if !writes && awaiting(&engine.core, id).is_empty() {
+    if awaiting(&engine.core).is_empty() {
         record_gone(engine, id, how);
     }
 }

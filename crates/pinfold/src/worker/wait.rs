@@ -200,10 +200,8 @@ impl Shared {
             if pace.moved {
                 // Something is under way: there is nothing to sleep for yet.
                 pace.started = 0;
-                let core = &engine.core;
-                let has_work = !core.wakes.results.is_empty() || !core.lent.is_empty();
-                if has_work || self.has_handling(engine) {
-                    // That is when handlers run, results are delivered, and long parts copied.
+                if self.has_handling(engine) || !engine.core.wakes.results.is_empty() {
+                    // That is when handlers run, and results are delivered.
                     engine.leave_and_enter()?;
                 }
                 // A peer may have this go on and on: other threads come first, and hear of messages
