@@ -90,7 +90,7 @@ fn the_newest_leaves_what_is_not_for_it() {
     assert_eq!((error.err, error.context, error.olen), (FI_ETRUNC, context(3), 32));
     assert_eq!(rooms, [[1; 8], [9; 8], [3; 8]]);
 
-    // What is cancelled has no message.
+    // A receive that is cancelled has no message.
     let mut rooms = [[0u8; 8]; 2];
     let [one, two] = &mut rooms;
     post(&couple, Recv::Plain, one, couple.to_one, 0, 4);
