@@ -677,7 +677,9 @@ enum pinfold_status pinfold_send(const struct pinfold_endpoint *endpoint,
 // As pinfold_send(), but waits at most `timeout` for the receiver to take the message:
 // PINFOLD_NOT_TAKEN after that, and nothing was sent unless pinfold_error() says that this is
 // unsure. A long message stays in this memory until it has moved: a receiver that makes no
-// progress when the time is up is waited for, since it may be told where the memory is. With 0 it never waits: PINFOLD_TIMEOUT if the message cannot go at once, and
+// progress when the time is up is waited for, since it may be told where the memory is.
+//
+// With 0 it never waits: PINFOLD_TIMEOUT if the message cannot go at once, and
 // PINFOLD_LIMIT_REACHED if it is longer than messages that never wait may be, some 16 KiB.
 enum pinfold_status pinfold_send_within(const struct pinfold_endpoint *endpoint,
                                         pinfold_peer peer,

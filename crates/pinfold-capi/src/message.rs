@@ -50,8 +50,8 @@ pub unsafe extern "C" fn pinfold_recv_message(
 /// As the head of pinfold.h says.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pinfold_message_data(message: *const pinfold_message) -> *const c_void {
-    // SAFETY: the caller's.
     value(std::ptr::null(), || {
+        // SAFETY: the caller's.
         unsafe { message.as_ref() }.map_or(std::ptr::null(), |it| it.0.as_ptr().cast())
     })
 }
