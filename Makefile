@@ -1,7 +1,7 @@
 # Each target is a script in scripts/ that can also be run alone.
 
 .DEFAULT_GOAL := help
-.PHONY: help perf test checked mutants promises mpi-test bench-mpi lint doc setup clean
+.PHONY: help perf test checked mutants promises mpi-test bench-mpi lint doc setup install clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -42,6 +42,9 @@ doc: ## Build the documentation of the library
 
 setup: ## Install what is missing to build and test
 	@scripts/setup.sh
+
+install: ## Install the C library, its header, pkg-config and CMake files below PREFIX (/usr/local)
+	@scripts/install.sh
 
 clean: ## Remove everything that was built
 	cargo clean

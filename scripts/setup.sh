@@ -7,6 +7,8 @@ rust_min=$(sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml)
 # A linker and the C library: cargo needs both to link anything.
 packages=()
 if ! have cc && ! have gcc; then packages+=(gcc); fi
+# For the tests of the wrapper for C++, and for the fuzzer.
+if ! have c++; then packages+=(g++); fi
 if [ ! -e /usr/include/stdio.h ]; then packages+=(libc6-dev); fi
 # For scripts/nobody.sh, and for the examples with tar.
 have setpriv || packages+=(util-linux)

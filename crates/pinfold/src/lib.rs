@@ -100,3 +100,17 @@ pub struct PeerId {
     pub(crate) index: u32,
     pub(crate) generation: u32,
 }
+
+#[cfg(not(loom))]
+impl PeerId {
+    /// The identifier as a number, for programs and languages that keep it as one. Never
+    /// `u64::MAX`.
+    pub const fn to_bits(self) -> u64 {
+        (self.generation as u64) << 32 | self.index as u64
+    }
+
+    /// The identifier that [`PeerId::to_bits`] made the number of. Any other number names no peer.
+    pub const fn from_bits(bits: u64) -> PeerId {
+        PeerId { index: bits as u32, generation: (bits >> 32) as u32 }
+    }
+}
