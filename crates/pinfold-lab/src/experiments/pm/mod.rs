@@ -1,0 +1,6 @@
+//! Experiments of the pin-down cache of PM.
+
+use crate::experiment::Experiment;
+
+/// The table of them.
+pub const EXPERIMENTS: &[Experiment] = &[];

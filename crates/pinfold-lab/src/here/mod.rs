@@ -1,0 +1,2 @@
+//! Measurements on this machine. Each verifies the bytes that it moves, and says in words why it
+//! could not measure.

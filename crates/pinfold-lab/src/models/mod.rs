@@ -1,0 +1,2 @@
+//! Models of the papers' hardware: a small file each, its parameters on top with their sources.
+//! Everything is deterministic from its parameters and a seed.
