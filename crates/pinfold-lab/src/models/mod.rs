@@ -1,2 +1,5 @@
 //! Models of the papers' hardware: a small file each, its parameters on top with their sources.
 //! Everything is deterministic from its parameters and a seed.
+
+pub mod ape25;
+pub mod driver;
