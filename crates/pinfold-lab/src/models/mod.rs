@@ -3,3 +3,4 @@
 
 pub mod ape25;
 pub mod driver;
+pub mod pm;
