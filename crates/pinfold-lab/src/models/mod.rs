@@ -4,3 +4,4 @@
 pub mod ape25;
 pub mod driver;
 pub mod pm;
+pub mod unet;
