@@ -2,6 +2,8 @@
 //! Everything is deterministic from its parameters and a seed.
 
 pub mod ape25;
+pub mod cache;
 pub mod driver;
 pub mod pm;
+pub mod ppc601;
 pub mod unet;
