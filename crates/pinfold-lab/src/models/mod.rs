@@ -3,4 +3,5 @@
 
 pub mod ape25;
 pub mod driver;
+pub mod eviction;
 pub mod pm;

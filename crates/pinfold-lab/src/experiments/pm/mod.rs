@@ -4,6 +4,7 @@ mod band;
 mod copy;
 mod mpi;
 mod pin;
+mod policy;
 
 use crate::experiment::{Experiment, Paper};
 
@@ -42,6 +43,15 @@ pub const EXPERIMENTS: &[Experiment] = &[
         what: "Figure 6: MPI over copies, and over zero-copy with hit ratio 0 and 100 %",
         claim: "zero-copy pays from 8 KB on if it always hits, from 20 KB on if it never does",
         run: mpi::run,
+    },
+    Experiment {
+        id: "pm-policy",
+        paper: Paper::Pm,
+        title: "policies of eviction and budgets",
+        what: "Beyond the paper: LRU, FIFO, CLOCK, SIEVE, S3-FIFO and Belady's optimum in the \
+               library's pin-down cache, with room for 256 KiB to 8 MiB",
+        claim: "LRU is good where some buffers are popular, and bad in loops and scans",
+        run: policy::run,
     },
 ];
 
