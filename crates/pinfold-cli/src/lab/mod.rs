@@ -145,7 +145,8 @@ fn report(args: &ReportArgs) -> Result<(), Fail> {
 }
 
 fn compare(args: &CompareArgs) -> Result<(), Fail> {
-    let (one, two) = (compare::read(&args.one)?, compare::read(&args.two)?);
+    let read = |path| compare::read(path).map_err(Fail::Usage);
+    let (one, two) = (read(&args.one)?, read(&args.two)?);
     let lines = compare::differences(&one, &two, args.noise / 100.0);
     if lines.is_empty() {
         return Ok(put("the comparison", "nothing differs\n")?);

@@ -4,6 +4,7 @@
 pub mod ape25;
 pub mod cache;
 pub mod driver;
+pub mod eviction;
 pub mod pm;
 pub mod ppc601;
 pub mod unet;

@@ -26,7 +26,7 @@ const NETWORK_TODAY: f64 = 12_500.0;
 /// A byte of a copy came out wrong.
 pub(super) fn run(run: &mut Run<'_>) -> Result<Outcome, LabError> {
     // More than the last cache of most machines; the report says how much.
-    let (bytes, turns) = run.pick((64 << 20, 5), (256 << 20, 15));
+    let (bytes, turns) = run.pick((64 << 20, 2), (256 << 20, 15));
     let here = match run.here() {
         true => Some(beyond_caches(bytes, turns)),
         false => None,

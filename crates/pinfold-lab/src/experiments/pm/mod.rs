@@ -4,6 +4,7 @@ mod band;
 mod copy;
 mod mpi;
 mod pin;
+mod policy;
 
 use crate::experiment::{Experiment, Paper};
 
@@ -43,6 +44,15 @@ pub const EXPERIMENTS: &[Experiment] = &[
         claim: "zero-copy pays from 8 KB on if it always hits, from 20 KB on if it never does",
         run: mpi::run,
     },
+    Experiment {
+        id: "pm-policy",
+        paper: Paper::Pm,
+        title: "policies of eviction and budgets",
+        what: "Beyond the paper: LRU, FIFO, CLOCK, SIEVE, S3-FIFO and Belady's optimum in the \
+               library's pin-down cache, with room for 256 KiB to 8 MiB",
+        claim: "LRU is good where some buffers are popular, and bad in loops and scans",
+        run: policy::run,
+    },
 ];
 
 /// Sizes from one to another, so many in each doubling, whole and not twice.
@@ -55,11 +65,15 @@ fn sizes(from: u64, to: u64, per_octave: u32) -> Vec<u64> {
     all
 }
 
-/// The least size up to 64 KB, a multiple of 64 bytes, from which on a way is always the faster
-/// one; behind the last if it never is.
-fn crossover(mut is_faster: impl FnMut(u64) -> bool) -> u64 {
+/// Crossovers are looked for up to this size.
+const CROSSOVER_BYTES_MAX: u64 = 64 << 10;
+
+/// The least size up to [`CROSSOVER_BYTES_MAX`], a multiple of 64 bytes, from which on a way is
+/// always the faster one; behind the last if it never is.
+fn crossover(is_faster: impl Fn(u64) -> bool) -> u64 {
     const STEP: u64 = 64;
-    let slow = (1..=1024).map(|at| at * STEP).filter(|&bytes| !is_faster(bytes)).last();
+    let sizes = (1..=CROSSOVER_BYTES_MAX / STEP).map(|at| at * STEP);
+    let slow = sizes.rev().find(|&bytes| !is_faster(bytes));
     slow.map_or(STEP, |bytes| bytes + STEP)
 }
 

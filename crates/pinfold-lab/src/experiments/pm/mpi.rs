@@ -4,8 +4,8 @@ use crate::{
     LabError,
     experiment::Run,
     models::pm::{
-        Pm, band,
-        pinning::{HIT_US, mixed},
+        PAGE_BYTES, Pm, band,
+        pinning::{HIT_US, mixed, pages},
     },
     outcome::{Axis, Claim, Column, Finding, Outcome, Plot, Value},
 };
@@ -18,6 +18,8 @@ const STATED: [(u64, u64, f64); 3] =
 const OLD: f64 = 42.8;
 /// The crossovers: hit ratio, bytes.
 const CROSSOVERS: [(u64, u64); 2] = [(100, 8 * KB), (0, 20 * KB)];
+/// Crossovers are looked for up to so many pages.
+const CROSSOVER_PAGES: u64 = super::CROSSOVER_BYTES_MAX / PAGE_BYTES;
 const NO_NETWORK: &str = "there is no second host here, and no MPI is run by the lab";
 
 /// What pinning adds to a message, µs; a hit is part of the time without.
@@ -66,10 +68,12 @@ pub(super) fn run(run: &mut Run<'_>) -> Result<Outcome, LabError> {
     run.progress(0.5, "crossovers");
     let mut found = Vec::new();
     for (ratio, bytes) in CROSSOVERS {
-        // A transfer's cost depends on its pages alone; a few tell it.
-        let is_faster = |at: u64| {
-            let pinning = pinning_us(at, ratio, 2).unwrap_or(f64::MAX);
-            band(at, pm.mpi_us(at, pinning)) > old(at)
+        // A transfer's pinning depends on its pages alone.
+        let of_pages = |pages: u64| pinning_us(pages * PAGE_BYTES, ratio, 2);
+        let pinning: Vec<f64> = (1..=CROSSOVER_PAGES).map(of_pages).collect::<Result<_, _>>()?;
+        let is_faster = |bytes: u64| {
+            let pinning_us = pinning[(pages(bytes) - 1) as usize];
+            band(bytes, pm.mpi_us(bytes, pinning_us)) > old(bytes)
         };
         let at = super::crossover(is_faster);
         let value = Value::new("crossover", "new over old", format!("{ratio} % hits"), "bytes");

@@ -109,10 +109,19 @@ impl<E: Evict> Pinning<E> {
     /// The bytes are none, or more than the whole budget.
     pub fn transfer(&mut self, address: u64, bytes: u64) -> Result<f64, NoPin> {
         self.took_us.set(0.0);
+        let is_hit = self.is_hit(address, bytes)?;
+        Ok(if is_hit { HIT_US } else { self.took_us.get() })
+    }
+
+    /// The same; returns whether it was a hit.
+    ///
+    /// # Errors
+    /// As [`Pinning::transfer`].
+    pub fn is_hit(&mut self, address: u64, bytes: u64) -> Result<bool, NoPin> {
         let hold = self.cache.begin(SpaceId(0), address, bytes)?;
         let is_hit = !hold.pinned();
         self.cache.end(hold);
-        Ok(if is_hit { HIT_US } else { self.took_us.get() })
+        Ok(is_hit)
     }
 
     /// The cache's counters.
