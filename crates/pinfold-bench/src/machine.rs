@@ -6,7 +6,7 @@ use super::units;
 
 /// The machine, in words.
 #[derive(Clone, Debug)]
-pub(crate) struct Machine {
+pub struct Machine {
     pub(crate) processor: String,
     pub(crate) processors: usize,
     pub(crate) kernel: String,
@@ -17,8 +17,9 @@ pub(crate) struct Machine {
 }
 
 impl Machine {
-    /// Looks around. Facts that cannot be found out are said to be unknown.
-    pub(crate) fn look(cores: [Option<usize>; 2]) -> Machine {
+    /// Looks around, for processes bound to these processors. Facts that cannot be found out are
+    /// said to be unknown.
+    pub fn look(cores: [Option<usize>; 2]) -> Machine {
         let cpuinfo = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
         let meminfo = fs::read_to_string("/proc/meminfo").unwrap_or_default();
         let kernel = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
@@ -55,7 +56,7 @@ impl Machine {
     }
 
     /// The same without the processors.
-    pub(crate) fn alone(&self) -> String {
+    pub fn alone(&self) -> String {
         let Machine { processor, processors, kernel, memory_bytes, .. } = self;
         let memory = match memory_bytes {
             0 => "unknown memory".into(),

@@ -6,7 +6,7 @@ use clap::{Parser, Subcommand};
 
 use pinfold_bench::{PerfArgs, tune};
 
-use crate::{doctor, output, run, top, transfer};
+use crate::{doctor, lab, output, run, top, transfer};
 
 /// Messages between processes, straight from and into the memory they already use.
 #[derive(Parser)]
@@ -26,6 +26,7 @@ enum Command {
     Run(Box<run::RunArgs>),
     Top(Box<top::TopArgs>),
     Tune(Box<tune::TuneArgs>),
+    Lab(Box<lab::LabArgs>),
 }
 
 /// Reads the command line and runs what it asks for. No subcommand is inlined, so that none takes
@@ -47,6 +48,7 @@ pub(crate) fn run() -> ExitCode {
         Command::Run(args) => run::run(&args),
         Command::Top(args) => top::run(&args),
         Command::Tune(args) => tune::run(&args),
+        Command::Lab(args) => lab::run(&args),
     }
 }
 

@@ -1,16 +1,18 @@
-//! The `pinfold` command: find out what works, measure, send, receive, watch, tune, and run MPI
-//! programs.
+//! The `pinfold` command: find out what works, measure, send, receive, watch, tune, run MPI
+//! programs, and reproduce papers.
 //!
 //! - [`cli`]: the command line; picks the subcommand.
 //! - [`doctor`]: `pinfold doctor`: permissions, costs and remedies on this machine.
 //! - [`transfer`]: `pinfold send` and `pinfold recv`: files or a stream to another process.
 //! - [`run`]: `pinfold run`: an MPI program over Pinfold.
 //! - [`top`]: `pinfold top`: the endpoints of this host and their traffic.
+//! - [`lab`]: `pinfold lab`: the papers' experiments; they are in [`pinfold_lab`].
 //! - [`pinfold_bench`]: `pinfold perf` and `pinfold tune`; the console that all commands share.
 //! - [`signals`]: the signals that ask for an end.
 
 mod cli;
 mod doctor;
+mod lab;
 mod run;
 mod signals;
 mod top;

@@ -24,7 +24,7 @@ use super::{
 };
 
 /// The style of pages.
-pub(crate) const STYLE: &str = include_str!("page.css");
+pub const STYLE: &str = include_str!("page.css");
 
 /// Checks, before anything is measured, that the page can be written to `file`, as far as that can
 /// be known.
@@ -67,7 +67,10 @@ fn folder(file: &Path) -> &Path {
 }
 
 /// Writes `bytes` beside `file`, then puts them in its place.
-fn replace(file: &Path, bytes: &[u8]) -> io::Result<()> {
+///
+/// # Errors
+/// The file cannot be written; it is left as it was.
+pub fn replace(file: &Path, bytes: &[u8]) -> io::Result<()> {
     // The target of a link is replaced, not the link; a device or a pipe is written to.
     let place = fs::canonicalize(file).unwrap_or_else(|_| file.into());
     if place.is_symlink() || place.metadata().is_ok_and(|found| !found.is_file()) {
@@ -126,7 +129,7 @@ pub(crate) fn list(page: &mut String, title: &str, lines: &[String]) {
 }
 
 /// Makes any text safe to stand in the page.
-pub(crate) fn escaped(text: &str) -> String {
+pub fn escaped(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for char in text.chars() {
         match char {

@@ -1,0 +1,59 @@
+//! Experiments of U-Net/MM.
+
+mod costs;
+mod scale;
+mod works;
+
+use pinfold::translate::{SpaceId, tlb::GeometryError};
+
+use crate::{
+    LabError,
+    experiment::{Experiment, Paper},
+    models::unet::{Interface, PAGE_BYTES, PageState, systems::System},
+};
+
+/// The table of them.
+pub const EXPERIMENTS: &[Experiment] = &[
+    Experiment {
+        id: "unet-costs",
+        paper: Paper::Unet,
+        title: "costs of translation",
+        what: "Table 1: sends and receptions of five systems, with hits and misses of the TLB",
+        claim: "a hit adds 1 to 2 µs, a miss 50 to 100 µs on the co-processor",
+        run: costs::run,
+    },
+    Experiment {
+        id: "unet-scale",
+        paper: Paper::Unet,
+        title: "pinned memory by processes",
+        what: "Sections 2 and 4: memory that is pinned for 1 to 128 processes with 64 buffers each",
+        claim: "pinned regions grow with the processes, a TLB's pages are bounded by its size",
+        run: scale::run,
+    },
+    Experiment {
+        id: "unet-impl",
+        paper: Paper::Unet,
+        title: "co-processor or fast trap",
+        what: "Section 7.1: latency and the host's work for each message, PCA-200 and DC21140",
+        claim: "a co-processor takes work off the host, and makes the overhead larger",
+        run: works::run,
+    },
+];
+
+fn failed(id: &'static str, why: GeometryError) -> LabError {
+    LabError::Failed { id, why: why.to_string() }
+}
+
+/// The address of a page that a [`full`] TLB never had.
+fn fresh(at: u64) -> u64 {
+    (1 << 40) + at * PAGE_BYTES
+}
+
+/// An interface whose TLB is full, so that each miss unpins a page.
+fn full(id: &'static str, system: System) -> Result<Interface, LabError> {
+    let mut interface = Interface::new(system).map_err(|why| failed(id, why))?;
+    for page in 0..1 << 14 {
+        interface.send(SpaceId(0), page * PAGE_BYTES, PageState::Present);
+    }
+    Ok(interface)
+}

@@ -1,0 +1,124 @@
+//! A cache with sets, the least recently used line of which goes, and dirty lines.
+
+/// The outcome of an access.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// The line is there.
+    Hit,
+    /// The line is fetched, into an empty place or that of a clean line.
+    Miss,
+    /// The line is fetched, and the line with this address is written back for it.
+    WriteBack(u64),
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Line {
+    number: u64,
+    dirty: bool,
+}
+
+/// A cache.
+#[derive(Clone, Debug)]
+pub struct Cache {
+    sets: Vec<Vec<Line>>,
+    ways: usize,
+    line_shift: u32,
+}
+
+impl Cache {
+    /// An empty one of so many bytes; lines and sets have to be powers of two, as they are in
+    /// hardware, else both are rounded up.
+    pub fn new(bytes: usize, ways: usize, line_bytes: usize) -> Cache {
+        let (ways, line_bytes) = (ways.max(1), line_bytes.max(1).next_power_of_two());
+        let sets = (bytes / ways / line_bytes).max(1).next_power_of_two();
+        let set = Vec::with_capacity(ways);
+        Cache { sets: vec![set; sets], ways, line_shift: line_bytes.trailing_zeros() }
+    }
+
+    /// Reads or writes at an address.
+    pub fn access(&mut self, address: u64, writes: bool) -> Access {
+        let number = address >> self.line_shift;
+        let at = number as usize & (self.sets.len() - 1);
+        let set = &mut self.sets[at];
+        // The newest line is the last.
+        if let Some(at) = set.iter().rposition(|line| line.number == number) {
+            let line = set.remove(at);
+            set.push(Line { number, dirty: line.dirty || writes });
+            return Access::Hit;
+        }
+        let gone = (set.len() == self.ways).then(|| set.remove(0));
+        set.push(Line { number, dirty: writes });
+        match gone {
+            Some(line) if line.dirty => Access::WriteBack(line.number << self.line_shift),
+            _ => Access::Miss,
+        }
+    }
+
+    /// Drops a line without writing it back. Returns whether it was dirty, if it was there.
+    pub fn drop_line(&mut self, address: u64) -> Option<bool> {
+        let number = address >> self.line_shift;
+        let at = number as usize & (self.sets.len() - 1);
+        let set = &mut self.sets[at];
+        let at = set.iter().position(|line| line.number == number)?;
+        Some(set.remove(at).dirty)
+    }
+
+    /// Empties it.
+    pub fn flush(&mut self) {
+        self.sets.iter_mut().for_each(Vec::clear);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn the_oldest_line_of_a_set_goes_and_is_written_back_if_dirty() {
+        // Two ways, two sets, lines of 64 bytes: addresses 0, 128, 256 are of one set.
+        let mut cache = Cache::new(256, 2, 64);
+        assert_eq!(cache.access(0, true), Access::Miss);
+        assert_eq!(cache.access(128, false), Access::Miss);
+        assert_eq!(cache.access(64, false), Access::Miss);
+        assert_eq!(cache.access(63, false), Access::Hit);
+        assert_eq!(cache.access(256, false), Access::Miss, "128 is older than 0, and clean");
+        assert_eq!(cache.access(128, false), Access::WriteBack(0));
+        assert_eq!(cache.drop_line(300), Some(false));
+        assert_eq!(cache.drop_line(0), None);
+        cache.flush();
+        assert_eq!(cache.access(128, false), Access::Miss);
+    }
+
+    proptest! {
+        #[test]
+        fn it_is_as_a_naive_one(
+            accesses in prop::collection::vec((0u64..40, any::<bool>()), 1..200),
+        ) {
+            let mut cache = Cache::new(16 * 64, 4, 64);
+            // Line, time of the last use, dirty.
+            let mut naive: Vec<(u64, usize, bool)> = Vec::new();
+            for (now, (line, writes)) in accesses.into_iter().enumerate() {
+                let expected = match naive.iter_mut().find(|known| known.0 == line) {
+                    Some(known) => {
+                        *known = (line, now, known.2 || writes);
+                        Access::Hit
+                    }
+                    None => {
+                        let of_set = naive.iter().filter(|known| known.0 % 4 == line % 4);
+                        let oldest = of_set.clone().min_by_key(|known| known.1).copied();
+                        let gone = oldest.filter(|_| of_set.count() == 4);
+                        naive.retain(|known| gone.is_none_or(|gone| gone.0 != known.0));
+                        naive.push((line, now, writes));
+                        match gone {
+                            Some((line, _, true)) => Access::WriteBack(line * 64),
+                            _ => Access::Miss,
+                        }
+                    }
+                };
+                prop_assert_eq!(cache.access(line * 64 + 5, writes), expected);
+            }
+        }
+    }
+}

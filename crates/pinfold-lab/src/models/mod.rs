@@ -1,0 +1,10 @@
+//! Models of the papers' hardware: a small file each, its parameters on top with their sources.
+//! Everything is deterministic from its parameters and a seed.
+
+pub mod ape25;
+pub mod cache;
+pub mod driver;
+pub mod eviction;
+pub mod pm;
+pub mod ppc601;
+pub mod unet;

@@ -1,0 +1,211 @@
+//! Accesses of the 601: translation, cache, memory.
+
+use super::{
+    CACHE, ITLB, PAGE_BYTES, Parameters, TABLE_AT, TABLE_BYTES, UTLB,
+    page_table::{GROUP, GROUP_BYTES, PageTable},
+};
+use crate::models::cache::{Access, Cache};
+
+/// A TLB: a page, and the frame that a walk found.
+#[derive(Clone, Debug)]
+pub struct Translations {
+    sets: Vec<Vec<(u64, u32)>>,
+    ways: usize,
+}
+
+impl Translations {
+    /// An empty one; `sets` has to be a power of two, else it is rounded up.
+    pub fn new((sets, ways): (usize, usize)) -> Translations {
+        Translations { sets: vec![Vec::new(); sets.next_power_of_two()], ways }
+    }
+
+    /// The frame of a page. The least recently used page of the set makes room for it if it was not
+    /// there, and `walk` finds it.
+    pub fn look_up(&mut self, page: u64, walk: impl FnOnce() -> u32) -> u32 {
+        let at = page as usize & (self.sets.len() - 1);
+        let set = &mut self.sets[at];
+        let entry = match set.iter().position(|entry| entry.0 == page) {
+            Some(at) => set.remove(at),
+            None => {
+                if set.len() == self.ways {
+                    set.remove(0);
+                }
+                (page, walk())
+            }
+        };
+        set.push(entry);
+        entry.1
+    }
+
+    fn flush(&mut self) {
+        self.sets.iter_mut().for_each(Vec::clear);
+    }
+}
+
+/// The machine.
+#[derive(Clone, Debug)]
+pub struct Machine {
+    /// Its parameters.
+    pub with: Parameters,
+    /// The page table.
+    pub table: PageTable,
+    cache: Cache,
+    cached: bool,
+    utlb: Translations,
+    itlb: Translations,
+    cycles: u64,
+    walks: u64,
+}
+
+impl Machine {
+    /// One whose memory is mapped as it is, in segment 0. `cached`: the first-level cache is used.
+    pub fn new(with: Parameters, cached: bool) -> Machine {
+        let mut table = PageTable::new(TABLE_BYTES);
+        for page in 0..super::MEMORY_BYTES / PAGE_BYTES {
+            // Cannot fail: two pages of memory share a group of eight.
+            let _ = table.insert(0, page as u16, page as u32);
+        }
+        let cache = Cache::new(CACHE.0, CACHE.1, CACHE.2);
+        let (utlb, itlb) = (Translations::new(UTLB), Translations::new(ITLB));
+        Machine { with, table, cache, cached, utlb, itlb, cycles: 0, walks: 0 }
+    }
+
+    /// Empties cache and TLBs and begins to count.
+    pub fn flush(&mut self) {
+        self.cache.flush();
+        self.utlb.flush();
+        self.itlb.flush();
+        (self.cycles, self.walks) = (0, 0);
+    }
+
+    /// The time since the last flush, µs.
+    pub fn us(&self) -> f64 {
+        self.cycles as f64 / self.with.mhz
+    }
+
+    /// Walks through the page table since the last flush.
+    pub fn walks(&self) -> u64 {
+        self.walks
+    }
+
+    /// Instructions of code at an address, one behind the other, `turns` times.
+    pub fn execute(&mut self, code: u64, count: u64, turns: u64) {
+        self.cycles += count * turns * self.with.instruction;
+        let lines = code / 64..(code + 4 * count).div_ceil(64);
+        for line in lines {
+            self.translate(line * 64, true);
+            if self.cached {
+                self.line(line * 64, false);
+            }
+        }
+        if !self.cached {
+            // A bus of 8 bytes brings two instructions at a time.
+            self.cycles += count.div_ceil(2) * turns * self.with.single;
+        }
+    }
+
+    /// Reads or writes `count` words behind an address, all in one line.
+    pub fn words(&mut self, address: u64, count: u64, writes: bool) {
+        self.translate(address, false);
+        if self.cached {
+            self.line(address, writes);
+        } else {
+            self.cycles += count * self.with.single;
+        }
+    }
+
+    /// An access to a line by its real address.
+    fn line(&mut self, address: u64, writes: bool) {
+        self.cycles += match self.cache.access(address, writes) {
+            Access::Hit => 0,
+            Access::Miss => self.with.fetch,
+            Access::WriteBack(_) => self.with.fetch + self.with.write_back,
+        };
+    }
+
+    fn translate(&mut self, address: u64, is_code: bool) {
+        let page = address / PAGE_BYTES;
+        let (table, mut walked) = (&self.table, None);
+        let walk = || match table.find((page >> 16) as u32, page as u16) {
+            Ok((found, frame)) => {
+                walked = Some(found);
+                frame
+            }
+            // A page that is not mapped faults; no benchmark touches one.
+            Err(_) => 0,
+        };
+        if is_code {
+            let utlb = &mut self.utlb;
+            self.itlb.look_up(page, || utlb.look_up(page, walk));
+        } else {
+            self.utlb.look_up(page, walk);
+        }
+        let Some(found) = walked else { return };
+        self.walks += 1;
+        let groups = [(found.group, found.looked.min(GROUP as u32)), {
+            let second = found.looked.saturating_sub(GROUP as u32);
+            (found.group, second)
+        }];
+        for (group, looked) in groups.into_iter().filter(|group| group.1 > 0) {
+            self.cycles += u64::from(looked);
+            if self.cached {
+                self.line(TABLE_AT + u64::from(group) * GROUP_BYTES, false);
+            } else {
+                self.cycles += u64::from(looked) * self.with.single;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{super::PAPER, *};
+
+    #[test]
+    fn three_pages_of_a_set_are_too_many_for_two_ways() {
+        let mut utlb = Translations::new(UTLB);
+        let mut walks = 0;
+        // Pages 128 apart are of one set.
+        for page in [0, 128, 0, 256, 128, 1] {
+            assert_eq!(
+                utlb.look_up(page, || {
+                    walks += 1;
+                    page as u32 + 7
+                }),
+                page as u32 + 7
+            );
+        }
+        // 256 takes the place of 128, which has to be looked up again.
+        assert_eq!(walks, 5);
+    }
+
+    #[test]
+    fn an_access_costs_walk_fetch_and_write_back() {
+        let mut machine = Machine::new(PAPER, true);
+        machine.flush();
+        machine.words(0, 16, true);
+        // The walk looks at one entry and fetches its group's line; then comes the line itself.
+        assert_eq!((machine.cycles, machine.walks()), (1 + 48 + 48, 1));
+        machine.words(4, 1, false);
+        assert_eq!(machine.cycles, 97);
+        // Eight lines of the same set drive out the dirty one.
+        for at in 1..=8 {
+            machine.words(at * 4096, 1, false);
+        }
+        let walks = machine.walks();
+        assert_eq!(walks, 9);
+        // The walks' groups are neighbours, all in the set of the table's beginning and one more.
+        assert!(machine.cycles >= 97 + 8 * 48 + 37, "{}", machine.cycles);
+    }
+
+    #[test]
+    fn without_cache_each_word_is_an_access() {
+        let mut machine = Machine::new(PAPER, false);
+        machine.flush();
+        machine.words(0, 16, true);
+        assert_eq!(machine.cycles, 1 + 18 + 16 * 18);
+        machine.execute(0x1000, 3, 10);
+        // A walk that finds page 1 as the first of its group, 30 instructions, 2 fetches a turn.
+        assert_eq!(machine.cycles, 307 + 30 + 19 + 20 * 18);
+    }
+}
