@@ -58,12 +58,19 @@ def main():
     args = parser.parse_args()
     ground, passed, failed, skipped = Ground(args.place, args.pinfold), 0, 0, 0
     unsteady = []
+    grounds = [(1, (), "")] if "1" in args.hosts.split(",") else []
+    if "2" in args.hosts.split(","):
+        grounds.append((2, (), ", 2 hosts"))
+        # Who is not root becomes it in a user namespace.
+        if ordinary := ground.ordinary():
+            grounds.append((2, ordinary, ", 2 hosts, an ordinary user"))
     for mpi in ground.mpis():
-        for hosts in map(int, args.hosts.split(",")):
+        for hosts, before, how in grounds:
+            env = {"HOME": "/tmp"} if before else {}
             for name, options, ranks in RUNS if hosts == 1 else ON_TWO_HOSTS:
                 words = [ground.build(mpi, name), *options]
-                run = ground.run(mpi, words, ranks=ranks, hosts=hosts)
-                where = f"{NAMES[mpi]}, {ranks} ranks" + (", 2 hosts" if hosts == 2 else "")
+                run = ground.run(mpi, words, ranks=ranks, hosts=hosts, before=before, env=env)
+                where = f"{NAMES[mpi]}, {ranks} ranks{how}"
                 if hosts == 2 and run.exit == 125 and "network namespaces" in run.errors:
                     print(f"SKIPPED: mpi: {name}, {where}: {run.errors.splitlines()[-1]}", flush=True)
                     skipped += 1
@@ -72,7 +79,7 @@ def main():
                 if trouble:
                     # As scripts/steady.sh does: two cores that others share can starve it of its time.
                     print(f"{name} ({where}): {trouble}; once more\n{run.errors[-4000:]}", flush=True)
-                    run, is_again = ground.run(mpi, words, ranks=ranks, hosts=hosts), True
+                    run, is_again = ground.run(mpi, words, ranks=ranks, hosts=hosts, before=before, env=env), True
                     trouble = check(run, ranks)
                 print(f"test {name} ({where}) ... {trouble or 'ok'}", flush=True)
                 if trouble:

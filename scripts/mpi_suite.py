@@ -24,7 +24,8 @@ from mpi_ground import NAMES, ROOT, Ground, counted
 EXCLUDE = ROOT / "mpi" / "exclude"
 # Libfabric's carriers that an MPI accepts.
 BASELINES = {"mpich": ["shm", "tcp"], "openmpi": ["tcp"]}
-# Seconds without a test's beginning or end after which a run counts as hung, and those after which its stacks are shown.
+# Seconds without a test's beginning or end after which a run counts as hung if it had the processors, and those after
+# which its stacks are shown.
 HANGS, SHOWS = 150, 100
 # Messages that the suite exchanges at the least; fewer mean that they went another way.
 MESSAGES_MIN = 1000

@@ -82,6 +82,7 @@ impl Inside<'_> {
 
     /// The event that tells the program of a message that was found.
     fn described(&mut self, event: Event, envelope: &Envelope, header: Header) -> Event {
+        self.hear_greeting(envelope.peer);
         let contact = self.state.contacts.of_peer(envelope.peer);
         Event {
             len: (envelope.len as usize).saturating_sub(header::BYTES),

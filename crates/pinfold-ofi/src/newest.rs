@@ -93,11 +93,9 @@ impl Inside<'_> {
         self.state.newest = None;
         idle::end();
         if self.ep.caps & FI_SOURCE != 0
-            && let Ok(Received { peer, .. }) = &result
-            && self.state.contacts.of_peer(*peer).is_none()
+            && let Ok(Received { peer, .. }) | Err(Error::Truncated { peer, .. }) = &result
         {
-            // Its greeting came first, by the same look.
-            self.take_ended();
+            self.hear_greeting(*peer);
         }
         let Some(op) = self.state.ops.remove(key) else { return };
         let placed = match &result {
@@ -132,3 +130,6 @@ impl Inside<'_> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

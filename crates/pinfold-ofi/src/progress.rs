@@ -173,6 +173,14 @@ impl Inside<'_> {
         self.deliver(key, completion);
     }
 
+    /// Takes what has ended if a peer, of which a message is here, has not said who it is: its
+    /// greeting came before the message, and may have come by the same look.
+    pub fn hear_greeting(&mut self, peer: PeerId) {
+        if self.state.contacts.of_peer(peer).is_none() {
+            self.take_ended();
+        }
+    }
+
     /// Messages of a peer that has said who it is are delivered.
     pub fn unpark(&mut self) {
         for (key, completion) in std::mem::take(&mut self.state.parked) {

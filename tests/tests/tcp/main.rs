@@ -13,6 +13,7 @@ mod keys;
 mod memory;
 mod messages;
 mod modes;
+mod polling;
 mod regions;
 mod translated;
 
