@@ -3,6 +3,7 @@
 
 pub mod ape25;
 pub mod cache;
+pub mod dram;
 pub mod driver;
 pub mod eviction;
 pub mod pm;

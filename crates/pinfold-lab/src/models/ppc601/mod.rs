@@ -37,6 +37,7 @@ pub struct Parameters {
     /// Writing a line back, cycles. Fitted to 1.09 s for a copy of 6,144 pages.
     pub write_back: u64,
     /// A single access that is not cached, up to 8 bytes, cycles: a burst without its other beats.
+    /// Chosen with the slow-down of a copy without caches in sight, some 7 times.
     pub single: u64,
     /// Cycles of an instruction that hits. Counted: one a cycle.
     pub instruction: u64,
@@ -44,7 +45,7 @@ pub struct Parameters {
     pub copy_word: u64,
     /// Instructions of the call without search. Fitted to 28 µs for a page.
     pub call: u64,
-    /// Instructions of the search's call. Assumed.
+    /// Instructions of the search's call. Fitted to the meeting of two curves at 32 pages.
     pub search: u64,
     /// Instructions of the search for a word of 32 bits. Fitted to 289 µs for the worst case.
     pub word: u64,
