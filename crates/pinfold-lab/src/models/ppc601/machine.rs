@@ -142,10 +142,10 @@ impl Machine {
         }
         let Some(found) = walked else { return };
         self.walks += 1;
-        let groups = [(found.group, found.looked.min(GROUP as u32)), {
-            let second = found.looked.saturating_sub(GROUP as u32);
-            (found.group, second)
-        }];
+        // A page that is here by the second hash was looked for in the first one's group before.
+        let first = self.table.group((page >> 16) as u32, page as u16, false);
+        let behind = found.looked.saturating_sub(GROUP as u32);
+        let groups = [(first, found.looked - behind), (found.group, behind)];
         for (group, looked) in groups.into_iter().filter(|group| group.1 > 0) {
             self.cycles += u64::from(looked);
             if self.cached {
@@ -196,6 +196,24 @@ mod tests {
         assert_eq!(walks, 9);
         // The walks' groups are neighbours, all in the set of the table's beginning and one more.
         assert!(machine.cycles >= 97 + 8 * 48 + 37, "{}", machine.cycles);
+    }
+
+    #[test]
+    fn a_page_by_the_second_hash_costs_both_groups() {
+        let mut machine = Machine::new(PAPER, true);
+        let (space, page) = (3u32, 0x1234);
+        // Two pages of memory are in the page's first group; six of other spaces fill it.
+        for other in 1..=6 {
+            let put = machine.table.insert(space ^ other << 13, page, other).unwrap();
+            assert!(!put.secondary);
+        }
+        // The second group has two pages of memory as well, so this is its third entry.
+        let put = machine.table.insert(space, page, 7).unwrap();
+        assert_eq!((put.secondary, put.looked), (true, 11));
+        machine.flush();
+        machine.words((u64::from(space) << 16 | u64::from(page)) << 12, 1, false);
+        // Eleven entries in the lines of two groups, and the line itself.
+        assert_eq!((machine.cycles, machine.walks()), (11 + 3 * 48, 1));
     }
 
     #[test]
