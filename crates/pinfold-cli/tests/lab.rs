@@ -28,6 +28,18 @@ impl Place {
         command.output().unwrap()
     }
 
+    /// The experiments, by their results in the folder `results`, with a claim that fails in the
+    /// model.
+    fn failed(&self) -> Vec<&'static str> {
+        let fails = |one: &&pinfold_lab::experiment::Experiment| {
+            let file = self.path(&format!("results/{}-quick.json", one.id));
+            let record: Value = serde_json::from_str(&fs::read_to_string(file).unwrap()).unwrap();
+            let claims = record["outcome"]["claims"].as_array().unwrap().clone();
+            claims.iter().any(|claim| claim["model"]["verdict"] == "fails")
+        };
+        registry::all().filter(fails).map(|one| one.id).collect()
+    }
+
     /// The output of a command that has to end so.
     #[track_caller]
     fn ends(&self, words: &str, code: i32) -> (String, String) {
@@ -146,7 +158,16 @@ fn files_that_are_no_results_are_named() {
 #[test]
 fn the_report_has_every_experiment_and_its_plots() {
     let place = Place::new();
-    let (text, _) = place.ends("report --no-here --results results --out lab.html", 0);
+    let done = place.lab("report --no-here --results results --out lab.html");
+    let failed = place.failed();
+    let code = i32::from(!failed.is_empty());
+    let (text, why) =
+        (String::from_utf8_lossy(&done.stdout), String::from_utf8_lossy(&done.stderr));
+    assert_eq!(done.status.code(), Some(code), "{text}{why}");
+    if code == 1 {
+        let named = format!("claims fail in the models of {}\n", failed.join(", "));
+        assert!(why.contains(&named), "{named}: {why}");
+    }
     let count = registry::all().count();
     assert!(text.contains(&format!("{count} experiments are in lab.html")), "{text}");
     let page = fs::read_to_string(place.path("lab.html")).unwrap();
@@ -161,7 +182,7 @@ fn the_report_has_every_experiment_and_its_plots() {
         assert!(!page.contains(reference), "{reference}");
     }
     // All results are there now.
-    let (text, _) = place.ends("run all --no-here --out results", 0);
+    let (text, _) = place.ends("run all --no-here --out results", code);
     assert_eq!(text.matches("kept from an earlier run").count(), count, "{text}");
     let (_, why) = place.ends("report --no-here --results results --out nowhere/lab.html", 1);
     assert!(why.contains("cannot write nowhere/lab.html"), "{why}");
