@@ -240,8 +240,8 @@ typedef struct pinfold_remote pinfold_remote;
 // closes or dies, as long as this endpoint is open; freeing it gives the memory back.
 typedef struct pinfold_view pinfold_view;
 
-// A handler of active messages. It runs on a thread that makes progress, while no other does, so
-// it should be brief; it may post operations and answer, and must not wait.
+// A handler of active messages. It runs on a thread that makes progress, so it should be brief; it
+// may post operations and answer, and must not wait.
 typedef void (*pinfold_handler)(const struct pinfold_active *active, void *user);
 
 // Called when a handler will not be called any more, with its `user`.

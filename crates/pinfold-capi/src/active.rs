@@ -23,19 +23,24 @@ pub struct pinfold_active {
 /// The right, and the duty, to answer a request after its handler has returned; any thread may.
 pub struct pinfold_answer(Answer);
 
-/// A handler of active messages. It runs on a thread that makes progress, while no other does, so
-/// it should be brief; it may post operations and answer, and must not wait.
+/// A handler of active messages. It runs on a thread that makes progress, so it should be brief; it
+/// may post operations and answer, and must not wait.
 pub type pinfold_handler =
     Option<unsafe extern "C" fn(active: *const pinfold_active, user: *mut c_void)>;
 
 /// Called when a handler will not be called any more, with its `user`.
 pub type pinfold_release = Option<unsafe extern "C" fn(user: *mut c_void)>;
 
+/// What a handler brings, and who is told when it is not needed any more.
+struct User {
+    release: pinfold_release,
+    user: *mut c_void,
+}
+
 /// What a handler calls and brings.
 struct Handler {
     function: unsafe extern "C" fn(*const pinfold_active, *mut c_void),
-    release: pinfold_release,
-    user: *mut c_void,
+    with: User,
 }
 
 // SAFETY: the header says that any thread may call the functions, several at a time.
@@ -46,11 +51,11 @@ unsafe impl Sync for Handler {}
 impl Handler {
     fn call(&self, active: &Active<'_>) {
         // SAFETY: the program's function, with what it asked for.
-        unsafe { (self.function)(std::ptr::from_ref(active).cast(), self.user) };
+        unsafe { (self.function)(std::ptr::from_ref(active).cast(), self.with.user) };
     }
 }
 
-impl Drop for Handler {
+impl Drop for User {
     fn drop(&mut self) {
         if let Some(release) = self.release {
             // SAFETY: as above; no call is under way, since the last owner is gone.
@@ -74,8 +79,9 @@ pub unsafe extern "C" fn pinfold_handle(
     release: pinfold_release,
 ) -> pinfold_status {
     run(|| {
+        let with = User { release, user };
         let function = handler.ok_or_else(|| Failure::invalid("handler is NULL"))?;
-        let handler = Handler { function, release, user };
+        let handler = Handler { function, with };
         // SAFETY: the caller's.
         unsafe { the(endpoint) }?.handle(id, move |active| handler.call(&active))?;
         Ok(())

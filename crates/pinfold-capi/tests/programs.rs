@@ -101,6 +101,7 @@ programs! {
     memory: "tests/c/memory.c", Shared;
     active: "tests/c/active.c", Shared;
     errors: "tests/c/errors.c", Shared;
+    leaks: "tests/c/leaks.c", Shared;
     wrapper: "tests/c/wrapper.cpp", Shared;
     wrapper_sanitized: "tests/c/wrapper.cpp", Sanitizer;
     messages_of_the_archive: "tests/c/messages.c", Archive;
