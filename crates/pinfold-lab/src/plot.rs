@@ -3,10 +3,8 @@
 
 use std::ops::Range;
 
-use plotters::{
-    coord::ranged1d::{DefaultFormatting, KeyPointHint, Ranged},
-    prelude::*,
-};
+use pinfold_bench::html::Scale;
+use plotters::prelude::*;
 
 use crate::outcome::{Axis, Column, Plot, Series};
 
@@ -47,8 +45,8 @@ pub fn legend(plot: &Plot) -> Vec<(&str, (u8, u8, u8))> {
 /// The plot as an SVG element; `None` if it has no point that its axes can show.
 pub fn svg(plot: &Plot) -> Option<String> {
     let all = || plot.series.iter().flat_map(|series| shown(plot, series));
-    let x = Scale::over(&plot.x, all().map(|point| point.0), 0.03)?;
-    let y = Scale::over(&plot.y, all().map(|point| point.1), 0.06)?;
+    let x = over(&plot.x, all().map(|point| point.0), 0.03)?;
+    let y = over(&plot.y, all().map(|point| point.1), 0.06)?;
     let mut svg = String::new();
     draw(plot, x, y, &mut svg).ok()?;
     // Within a page the element needs no name space, and takes the page's width.
@@ -131,47 +129,21 @@ fn label(at: f64, log: bool) -> String {
     format!("{}{suffix}", if text == "-0" { "0" } else { text })
 }
 
-/// An axis with labels at given places; on a logarithmic one, values are logarithms.
-struct Scale {
-    range: Range<f64>,
-    ticks: Vec<f64>,
-}
-
-impl Scale {
-    /// An axis that shows all of the values, and a `margin` beside them, a part of their range.
-    fn over(axis: &Axis, values: impl Iterator<Item = f64>, margin: f64) -> Option<Scale> {
-        let (low, high) = values.fold(None, |so_far: Option<(f64, f64)>, v| match so_far {
-            None => Some((v, v)),
-            Some((low, high)) => Some((low.min(v), high.max(v))),
-        })?;
-        let beside = match high - low {
-            0.0 => high.abs().max(1.0) * 0.1,
-            range => range * margin,
-        };
-        // What begins near zero shows the zero.
-        let from = if !axis.log && low >= 0.0 && low < high / 2.0 { 0.0 } else { low - beside };
-        let range = from..high + beside;
-        let ticks = if axis.log { decimals(&range) } else { steps(&range) };
-        Some(Scale { range, ticks })
-    }
-}
-
-impl Ranged for Scale {
-    type FormatOption = DefaultFormatting;
-    type ValueType = f64;
-
-    fn map(&self, value: &f64, (first, last): (i32, i32)) -> i32 {
-        let part = (value - self.range.start) / (self.range.end - self.range.start);
-        first + (part * f64::from(last - first)).round() as i32
-    }
-
-    fn key_points<Hint: KeyPointHint>(&self, _hint: Hint) -> Vec<f64> {
-        self.ticks.clone()
-    }
-
-    fn range(&self) -> Range<f64> {
-        self.range.clone()
-    }
+/// An axis that shows all of the values, and a `margin` beside them, a part of their range.
+fn over(axis: &Axis, values: impl Iterator<Item = f64>, margin: f64) -> Option<Scale> {
+    let (low, high) = values.fold(None, |so_far: Option<(f64, f64)>, v| match so_far {
+        None => Some((v, v)),
+        Some((low, high)) => Some((low.min(v), high.max(v))),
+    })?;
+    let beside = match high - low {
+        0.0 => high.abs().max(1.0) * 0.1,
+        range => range * margin,
+    };
+    // Values that begin near zero show the zero.
+    let from = if !axis.log && low >= 0.0 && low < high / 2.0 { 0.0 } else { low - beside };
+    let range = from..high + beside;
+    let ticks = if axis.log { decimals(&range) } else { steps(&range) };
+    Some(Scale { range, ticks })
 }
 
 /// Round numbers at equal steps: 1, 2 or 5 times a power of ten.

@@ -3,6 +3,7 @@
 
 mod page;
 pub(crate) mod plot;
+mod scale;
 
 use std::{
     fmt::Write as _,
@@ -22,6 +23,8 @@ use super::{
     findings::Findings,
     units,
 };
+
+pub use self::scale::Scale;
 
 /// The style of pages.
 pub const STYLE: &str = include_str!("page.css");

@@ -1,17 +1,12 @@
 //! The plots: SVG elements whose text takes the page's colour.
 
-use std::ops::Range;
-
 use plotters::{
-    coord::{
-        Shift,
-        ranged1d::{DefaultFormatting, KeyPointHint, Ranged},
-    },
+    coord::Shift,
     prelude::*,
     style::text_anchor::{HPos, Pos, VPos},
 };
 
-use super::escaped;
+use super::{escaped, scale::Scale};
 use crate::{
     record::Record,
     table,
@@ -109,8 +104,11 @@ pub(crate) fn curves(all: &[Curve], label: &dyn Fn(f64) -> String) -> Option<Str
             .x_label_area_size(34)
             .y_label_area_size(78)
             .build_cartesian_2d(
-                Axis { range: at(least) - 0.2..at(most) + 0.2, ticks: powers(at(least), at(most)) },
-                Axis { range: low.log10()..high.log10(), ticks: decimals(low, high) },
+                Scale {
+                    range: at(least) - 0.2..at(most) + 0.2,
+                    ticks: powers(at(least), at(most)),
+                },
+                Scale { range: low.log10()..high.log10(), ticks: decimals(low, high) },
             )?;
         chart
             .configure_mesh()
@@ -138,30 +136,6 @@ pub(crate) fn curves(all: &[Curve], label: &dyn Fn(f64) -> String) -> Option<Str
         }
         Ok(())
     })
-}
-
-/// An axis with labels at given places. The values are logarithms.
-struct Axis {
-    range: Range<f64>,
-    ticks: Vec<f64>,
-}
-
-impl Ranged for Axis {
-    type FormatOption = DefaultFormatting;
-    type ValueType = f64;
-
-    fn map(&self, value: &f64, (first, last): (i32, i32)) -> i32 {
-        let part = (value - self.range.start) / (self.range.end - self.range.start);
-        first + (part * f64::from(last - first)).round() as i32
-    }
-
-    fn key_points<Hint: KeyPointHint>(&self, _hint: Hint) -> Vec<f64> {
-        self.ticks.clone()
-    }
-
-    fn range(&self) -> Range<f64> {
-        self.range.clone()
-    }
 }
 
 /// The powers of two to label between two exponents: every one, or every so many.
