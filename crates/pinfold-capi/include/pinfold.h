@@ -42,7 +42,7 @@
 // Waits without a limit.
 #define PINFOLD_FOREVER -1
 
-// What a function returns. New values may come with new versions: treat an unknown one as a
+// The result of a function. New values may come with new versions: treat an unknown one as a
 // failure.
 typedef enum pinfold_status {
   // It went well.
@@ -412,7 +412,7 @@ typedef struct pinfold_completion {
   uint64_t len;
   // Where a message of a receive of many begins.
   uint64_t offset;
-  // What the word of an atomic operation was.
+  // The word of an atomic operation before it.
   uint64_t old;
   // A message to be freed; NULL for all but PINFOLD_MESSAGE.
   struct pinfold_message *message;

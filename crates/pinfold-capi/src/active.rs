@@ -31,13 +31,13 @@ pub type pinfold_handler =
 /// Called when a handler will not be called any more, with its `user`.
 pub type pinfold_release = Option<unsafe extern "C" fn(user: *mut c_void)>;
 
-/// What a handler brings, and who is told when it is not needed any more.
+/// The pointer that a handler brings, and the function that is told of its end.
 struct User {
     release: pinfold_release,
     user: *mut c_void,
 }
 
-/// What a handler calls and brings.
+/// A function of the program's, and the pointer that it brings.
 struct Handler {
     function: unsafe extern "C" fn(*const pinfold_active, *mut c_void),
     with: User,

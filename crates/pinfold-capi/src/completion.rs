@@ -57,7 +57,7 @@ pub struct pinfold_completion {
     pub len: u64,
     /// Where a message of a receive of many begins.
     pub offset: u64,
-    /// What the word of an atomic operation was.
+    /// The word of an atomic operation before it.
     pub old: u64,
     /// A message to be freed; NULL for all but PINFOLD_MESSAGE.
     pub message: *mut pinfold_message,

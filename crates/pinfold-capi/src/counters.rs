@@ -1,4 +1,4 @@
-//! What an endpoint did so far, for C.
+//! Counts of an endpoint's work, for C.
 
 use pinfold::Counters;
 

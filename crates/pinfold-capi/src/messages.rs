@@ -10,7 +10,6 @@ use crate::{
     memory::{One, bytes, bytes_mut, slices, slices_mut},
     peers::{PINFOLD_ANY_PEER, named, number, pinfold_peer},
     receipt::pinfold_receipt,
-    sized::Plain,
     status::{Failure, Outcome, patience, pinfold_status, run, store},
 };
 
@@ -30,9 +29,6 @@ pub struct pinfold_received {
     /// How it came.
     pub receipt: pinfold_receipt,
 }
-
-// SAFETY: integers.
-unsafe impl Plain for pinfold_received {}
 
 impl From<&Received> for pinfold_received {
     fn from(it: &Received) -> pinfold_received {

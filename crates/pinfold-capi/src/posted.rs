@@ -18,7 +18,7 @@ use crate::{
     messages::source,
     peers::{named, pinfold_peer},
     queue::{pinfold_queue, the_queue},
-    status::{Failure, patience, pinfold_status, run},
+    status::{patience, pinfold_status, run},
 };
 
 /// Posts a send of `len` bytes at `data`: PINFOLD_SENT. Never waits. The memory is the operation's
@@ -218,13 +218,4 @@ pub unsafe extern "C" fn pinfold_post_accept(
         queue.add(context, endpoint.accept_request());
         Ok(())
     })
-}
-
-/// The rights that a number means.
-pub(crate) fn rights(number: u32) -> Result<pinfold::Rights, Failure> {
-    match number {
-        0 => Ok(pinfold::Rights::Read),
-        1 => Ok(pinfold::Rights::ReadWrite),
-        _ => Err(Failure::invalid(format!("{number} is no pinfold_rights"))),
-    }
 }

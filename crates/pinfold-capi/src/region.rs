@@ -7,8 +7,7 @@ use pinfold::{Exposed, Region};
 use crate::{
     endpoint::{pinfold_endpoint, the},
     key::pinfold_key,
-    posted::rights,
-    status::{Failure, give_out, given, pinfold_status, place, run, take_back, value},
+    status::{Failure, Outcome, give_out, given, pinfold_status, place, run, take_back, value},
 };
 
 /// The rights of peers that have the key.
@@ -28,6 +27,15 @@ pub struct pinfold_region(Kind);
 enum Kind {
     Made(Region),
     Exposed(Exposed),
+}
+
+/// The rights that a number means.
+fn rights(number: u32) -> Outcome<pinfold::Rights> {
+    match number {
+        0 => Ok(pinfold::Rights::Read),
+        1 => Ok(pinfold::Rights::ReadWrite),
+        _ => Err(Failure::invalid(format!("{number} is no pinfold_rights"))),
+    }
 }
 
 /// Makes a region of `len` bytes, a multiple of 8, all of them 0, which peers map: the cheapest

@@ -1,4 +1,4 @@
-//! What functions return, and the sentence that goes with it.
+//! Results of functions, and the sentence that goes with each.
 
 use std::{
     cell::RefCell,
@@ -10,7 +10,7 @@ use std::{
 
 use pinfold::Error;
 
-/// What a function returns. New values may come with new versions: treat an unknown one as a
+/// The result of a function. New values may come with new versions: treat an unknown one as a
 /// failure.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -299,7 +299,7 @@ pub(crate) fn patience(nanoseconds: i64) -> Option<Duration> {
     u64::try_from(nanoseconds).ok().map(Duration::from_nanos)
 }
 
-/// What a pointer points at.
+/// The value that a pointer points at.
 ///
 /// # Safety
 /// NULL, or valid for `'a`.

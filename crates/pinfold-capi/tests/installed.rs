@@ -1,4 +1,4 @@
-//! What `make install` lays out is found and works: the examples are built against it and talk.
+//! `make install` lays out what is found and works: the examples are built against it and talk.
 
 use std::{
     fs,

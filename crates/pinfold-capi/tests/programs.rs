@@ -65,8 +65,7 @@ fn run(source: &str, with: With) {
 
     let mut child = Command::new(&program)
         .env("LD_LIBRARY_PATH", &libraries)
-        // What the library keeps to its end is no leak; what the program does not free is seen by
-        // the counts of its own.
+        // Memory that the library keeps to its end is no leak; leaks.c counts what is left behind.
         .env("ASAN_OPTIONS", "detect_leaks=0:handle_segv=0")
         .spawn()
         .expect("the program");

@@ -29,7 +29,7 @@ int main(void) {
     pair it = pair_with(NULL);
     int one = 1;
     OK(pinfold_handle(it.b, 3, handler, &one, release));
-    // What was brought is released also if nothing calls it.
+    // The pointer is released also if nothing calls the handler.
     CHECK(pinfold_handle(it.b, 4, NULL, &one, release) == PINFOLD_INVALID && released == 1);
     CHECK(pinfold_handle(NULL, 4, handler, &one, release) == PINFOLD_INVALID && released == 2);
     released = 0;

@@ -1,4 +1,4 @@
-// What the programs of the tests share: they end at the first thing that is not as it should be.
+// Pairs, checks and contents for the programs of the tests, which end at the first failed check.
 #ifndef CHECK_H
 #define CHECK_H
 

@@ -74,7 +74,7 @@ int main(void) {
     size_t count;
     pinfold_completion completion;
     struct pollfd waiting = {pinfold_queue_fd(queue), POLLIN, 0};
-    // What is left of earlier messages may wake it a few times, and is no completion.
+    // Notices of earlier messages may wake it a few times, and are no completions.
     for (int turn = 0; !armed || poll(&waiting, 1, 0) != 0; turn++) {
         CHECK(turn < 100);
         OK(pinfold_queue_take(queue, &completion, 1, sizeof completion, 0, &count));
