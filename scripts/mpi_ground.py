@@ -19,7 +19,7 @@ GRACE = 10
 # Seconds of the processors that the processes of a run must have had since a log grew, or it is starved, not hung; and
 # how many times its patience it gets all the same.
 HANGS_CPU, STARVED = 60, 4
-# What makes a command one of an ordinary user's.
+# The words that make a command one of an ordinary user's.
 ORDINARY = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]
 
 

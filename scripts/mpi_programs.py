@@ -61,7 +61,7 @@ def main():
     grounds = [(1, (), "")] if "1" in args.hosts.split(",") else []
     if "2" in args.hosts.split(","):
         grounds.append((2, (), ", 2 hosts"))
-        # Who is not root becomes it in a user namespace.
+        # An ordinary user becomes root in a user namespace.
         if ordinary := ground.ordinary():
             grounds.append((2, ordinary, ", 2 hosts, an ordinary user"))
     for mpi in ground.mpis():

@@ -32,7 +32,7 @@ pub fn of(value: &Value) -> Agreement {
         Aim::Contradicted(_) => Agreement::Contradicted,
         Aim::Predicted => {
             let part = deviation(model, stated.value);
-            // What is exactly at the bound agrees, whatever binary fractions make of it.
+            // A value exactly at the bound agrees, whatever binary fractions make of it.
             if part.abs() <= WITHIN + 1e-9 {
                 Agreement::Agrees(part)
             } else {

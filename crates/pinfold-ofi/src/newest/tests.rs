@@ -37,7 +37,7 @@ struct Side {
     av: *mut FidAv,
 }
 
-/// What a function of the interface opens.
+/// The object that a function of the interface opens.
 #[track_caller]
 fn opened<T>(open: impl FnOnce(*mut *mut T) -> c_int) -> *mut T {
     let mut made = null_mut();

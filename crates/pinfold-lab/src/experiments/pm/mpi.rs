@@ -22,7 +22,7 @@ const CROSSOVERS: [(u64, u64); 2] = [(100, 8 * KB), (0, 20 * KB)];
 const CROSSOVER_PAGES: u64 = super::CROSSOVER_BYTES_MAX / PAGE_BYTES;
 const NO_NETWORK: &str = "there is no second host here, and no MPI is run by the lab";
 
-/// What pinning adds to a message, µs; a hit is part of the time without.
+/// The time that pinning adds to a message, µs; a hit is part of the time without.
 ///
 /// # Errors
 /// The cache refused a transfer.

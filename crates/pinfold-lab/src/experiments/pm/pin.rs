@@ -45,7 +45,7 @@ pub(super) fn run(run: &mut Run<'_>) -> Result<Outcome, LabError> {
             ("miss", 40.0 + 7.0 * *pages as f64, miss_us, of_here(|cost| cost.miss_ns)),
         ] {
             let value = Value::new("pinning", series, &at, "µs").paper(paper, "Table 2");
-            // What the table states are the model's parameters.
+            // The table's values are the model's parameters.
             outcome.values.push(value.model(*model).here(here).fitted());
         }
     }

@@ -14,7 +14,7 @@ use crate::clock::{Clock, Time};
 
 /// An ATM cell, bytes (ITU-T I.361).
 pub const CELL_BYTES: u64 = 53;
-/// What a cell carries, bytes (ITU-T I.361; section 2.1).
+/// The payload of a cell, bytes (ITU-T I.361; section 2.1).
 pub const PAYLOAD_BYTES: u64 = 48;
 /// The trailer of an AAL5 frame, bytes (ITU-T I.363.5).
 pub const TRAILER_BYTES: u64 = 8;

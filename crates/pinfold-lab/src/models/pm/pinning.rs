@@ -130,7 +130,7 @@ impl<E: Evict> Pinning<E> {
     }
 }
 
-/// What a mix of hits and misses costs.
+/// The cost of a mix of hits and misses.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Mixed {
     /// The mean of a transfer, µs.
