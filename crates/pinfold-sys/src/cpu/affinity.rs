@@ -16,6 +16,21 @@ pub fn current_cpus() -> Vec<usize> {
     }
 }
 
+/// How many processors are in use on this machine, whoever may run on them. `None` where the
+/// system does not say. See `cpu(7)` and `/sys/devices/system/cpu/online`.
+pub fn online_cpus() -> Option<usize> {
+    online_in(&std::fs::read_to_string("/sys/devices/system/cpu/online").ok()?)
+}
+
+/// The sum of ranges such as `0-3,8`.
+fn online_in(list: &str) -> Option<usize> {
+    let count = |range: &str| {
+        let (first, last) = range.split_once('-').unwrap_or((range, range));
+        last.parse::<usize>().ok()?.checked_sub(first.parse().ok()?)?.checked_add(1)
+    };
+    list.trim().split(',').map(count).sum()
+}
+
 /// Binds the calling thread to one processor. See `sched_setaffinity(2)`.
 ///
 /// # Errors
@@ -44,6 +59,15 @@ mod tests {
         })
         .join()
         .unwrap();
+    }
+
+    #[test]
+    fn ranges_are_counted() {
+        assert_eq!(online_in("0-1\n"), Some(2));
+        assert_eq!(online_in("0"), Some(1));
+        assert_eq!(online_in("0-3,8,10-11\n"), Some(7));
+        assert_eq!(online_in("3-0"), None);
+        assert_eq!(online_in(""), None);
     }
 
     #[test]

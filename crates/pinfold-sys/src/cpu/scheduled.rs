@@ -89,6 +89,17 @@ fn number_in(status: &str, name: &str) -> Option<u64> {
     status.lines().find_map(|line| line.strip_prefix(name))?.trim().parse().ok()
 }
 
+/// Threads of this machine that run or want a processor now, the calling one among them
+/// (`/proc/loadavg`, see `proc_loadavg(5)`). `None` where the system does not say. Some 5 µs.
+pub fn runnable() -> Option<usize> {
+    runnable_in(&fs::read_to_string("/proc/loadavg").ok()?)
+}
+
+/// The number before the stroke of the fourth field.
+fn runnable_in(loadavg: &str) -> Option<usize> {
+    loadavg.split_whitespace().nth(3)?.split('/').next()?.parse().ok()
+}
+
 /// Time that the host let these processors wait since the machine began, nanoseconds (`steal` of
 /// `/proc/stat`, see `proc_stat(5)`), to 10 ms. `None` where the system does not say.
 pub fn stolen_ns(cpus: &[usize]) -> Option<u64> {
@@ -123,6 +134,9 @@ mod tests {
         assert_eq!(preempted_in(status), Some(7));
         assert_eq!(preempted_in("Name:\tx\n"), None);
         assert_eq!(number_in(status, "voluntary_ctxt_switches:"), Some(5));
+        assert_eq!(runnable_in("0.32 0.97 0.77 3/81 8481\n"), Some(3));
+        assert_eq!(runnable_in("0.32 0.97 0.77\n"), None);
+        assert_eq!(runnable_in(""), None);
         let stat = "cpu  9 9 9 9 9 9 9 1262 0 0\ncpu0 9 9 9 9 9 9 9 623 0 0\n\
                     cpu1 9 9 9 9 9 9 9 639 0 0\ncpu10 1 1 1 1 1 1 1 7 0 0\nintr 5\n";
         assert_eq!(stolen_in(stat, &[0, 1]), Some(12_620_000_000));

@@ -85,6 +85,11 @@ impl Events {
         self.found.len()
     }
 
+    /// Returns whether the last wait found as many as there is room for: there may be more.
+    pub fn is_full(&self) -> bool {
+        self.found.len() == self.found.capacity()
+    }
+
     /// Returns whether the last wait found none.
     pub fn is_empty(&self) -> bool {
         self.found.is_empty()

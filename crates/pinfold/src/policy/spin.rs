@@ -7,8 +7,8 @@ use self::shortage::Shortage;
 /// The longest spin, however often it paid: the time in which a peer on a far core writes and reads
 /// a megabyte between two messages.
 const SPIN_MAX_NS: u64 = 500_000;
-/// The longest spin while processors are short: enough for a message that is on its way already.
-const SPIN_SHORT_NS: u64 = 2_000;
+/// The longest spin while processors are short: none, since the peer may have the same processor.
+const SPIN_SHORT_NS: u64 = 0;
 /// The shortest spin, however often it was in vain.
 const SPIN_MIN_NS: u64 = 1_000;
 /// The time that waking takes as long as none was seen, and at least and at most: 60 µs are usual
@@ -76,8 +76,15 @@ impl SpinPolicy {
         };
     }
 
-    /// This thread spun, and another had its processor meanwhile.
-    pub(crate) fn was_preempted(&mut self, now_ns: u64) {
+    /// Returns whether to [find out](SpinPolicy::found_short) how many threads want a processor,
+    /// now that this one has spun so long in vain. That costs some microseconds.
+    pub(crate) fn asks(&mut self, spun_ns: u64, now_ns: u64) -> bool {
+        self.shortage.is_to_ask(spun_ns, now_ns)
+    }
+
+    /// This thread spun, and another had its processor meanwhile, or more threads want one than
+    /// there are.
+    pub(crate) fn found_short(&mut self, now_ns: u64) {
         self.shortage.begin(now_ns);
     }
 }
@@ -132,7 +139,7 @@ mod tests {
     fn whoever_was_preempted_sleeps_at_once_for_a_while() {
         let mut spin = taught(100, |spin| spin.came_while_spinning(100_000));
         assert!(spin.limit_ns(7) > 100_000);
-        spin.was_preempted(7);
+        spin.found_short(7);
         assert_eq!(spin.limit_ns(8), SPIN_SHORT_NS);
         assert!(spin.is_short(8) && spin.limit_ns(10_000_000_000) > 100_000);
     }

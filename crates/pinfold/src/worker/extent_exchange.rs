@@ -31,10 +31,27 @@ pub(crate) enum Exchanged {
     Closed,
 }
 
-/// Takes the channel messages that a peer has sent over its socket.
+/// Takes the channel messages that a peer has sent over its socket, up to the first bell: one is
+/// sent for each sleep, so seldom does anything come behind it, and the epoll tells of that.
+pub(crate) fn take_extents_to_bell(
+    imported: &mut ImportedExtents,
+    peer: &mut Peer,
+) -> Result<Exchanged, Violation> {
+    take(imported, peer, true)
+}
+
+/// Takes all channel messages that a peer has sent over its socket.
 pub(crate) fn take_extents(
     imported: &mut ImportedExtents,
     peer: &mut Peer,
+) -> Result<Exchanged, Violation> {
+    take(imported, peer, false)
+}
+
+fn take(
+    imported: &mut ImportedExtents,
+    peer: &mut Peer,
+    to_bell: bool,
 ) -> Result<Exchanged, Violation> {
     let may_map = [Path::Mapped, Path::Handoff].iter().any(|p| peer.permissions.may(*p));
     let mut exchanged = Exchanged::None;
@@ -42,6 +59,7 @@ pub(crate) fn take_extents(
     for _ in 0..MESSAGES_A_TURN {
         match descriptor_channel::take(socket) {
             Ok(None) => break,
+            Ok(Some(ChannelMessage::Bell)) if to_bell => return Ok(Exchanged::Some),
             Ok(Some(ChannelMessage::Bell)) => {}
             Ok(Some(ChannelMessage::Extent(_))) if !may_map => {
                 return Err(Violation("it sent memory although neither side maps any"));

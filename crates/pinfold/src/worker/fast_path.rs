@@ -178,7 +178,11 @@ pub(crate) fn recv_fast(
             take_head(&mut engine.core, peer, header, tag, memory)
         }
         Source::Any => {
-            let looks = if engine.poll_set.any() { POLLS_WITH_TCP } else { LOOKS };
+            let looks = match engine.poll_set.any() {
+                _ if engine.core.is_short => 1,
+                true => POLLS_WITH_TCP,
+                false => LOOKS,
+            };
             for _ in 0..looks {
                 if let Some((peer, header)) = head_of_any(&engine.hot, &mut engine.peers) {
                     return take_head(&mut engine.core, peer, header, tag, memory);
@@ -363,7 +367,9 @@ fn await_head(core: &mut Core, peer: &mut Peer) -> Option<Header> {
     if peer.is_turned() {
         return await_frame(core, peer);
     }
-    for _ in 0..LOOKS {
+    // The sender may be waiting for this very processor.
+    let looks = if core.is_short { 0 } else { LOOKS };
+    for _ in 0..looks {
         // Between two looks the sender gets the line for itself.
         clock::relax();
         peer.rx.bring_behind();

@@ -289,8 +289,9 @@ fn write_pieces(
         }
         failpoint::hit(Point::AfterPiece);
         *at += u64::from(piece.len);
-        // A sleeper is woken by the first piece, not by the last.
-        if *at < *end {
+        // A sleeper is woken by the first piece, not by the last, unless it would take this
+        // processor.
+        if *at < *end && !core.is_short {
             answers::ring(core, peer);
         }
     }

@@ -24,6 +24,11 @@ use crate::{
 /// Messages up to this long go as one piece.
 pub(crate) const PIECE_WHOLE: u64 = 4 << 10;
 
+/// The longest message that goes through the ring instead of by the kernel while processors are
+/// short. It is there as a whole once this side sleeps and the peer runs; by the kernel this side
+/// would have to run once more before it goes on, to hear that the peer has it.
+const SHORT_WHOLE: u64 = 32 << 10;
+
 /// The result of one step of a send.
 pub(crate) enum Step {
     /// It has ended.
@@ -202,8 +207,11 @@ pub(crate) fn choose(
     let goes_to_open = may_map && len >= SAID_FROM && peer.tx.goes_to_open_memory();
     let place = place.filter(|_| peer.exported_extents.may_offer());
     let shareable = place.is_some() || goes_to_open;
-    let choice =
+    let mut choice =
         choose(len, shareable, &peer.permissions, &mut peer.times.learner).map_err(refused)?;
+    if core.is_short && choice.receipt.path == Path::Cma && len <= SHORT_WHOLE {
+        choice = route::choose_ring(len, &peer.permissions).unwrap_or(choice);
+    }
     if choice.receipt.path != Path::Mapped
         || goes_to_open
         || place.is_some_and(|(extent, at)| extent_exchange::export_at(peer, &extent, at).is_some())

@@ -14,7 +14,7 @@ use std::{
 };
 
 use pinfold_sys::{
-    cpu::affinity,
+    cpu::{affinity, scheduled},
     fork::ForkMark,
     io::poll::{Epoll, Interest},
     threads::Kind,
@@ -63,6 +63,8 @@ pub(crate) struct Shared {
     /// Tells the driving thread to end.
     stop: AtomicBool,
     crowded: bool,
+    /// How many processors this machine has, if this process may run on all of them.
+    processors: Option<usize>,
     /// The owner that handles hold.
     owner: OnceLock<Weak<dyn Any + Send + Sync>>,
     /// True if handlers run on the thread that drives, and on no other.
@@ -98,6 +100,7 @@ impl Shared {
         preparer: Prefaulter,
         dedicated: bool,
     ) -> Arc<Shared> {
+        let cpus = affinity::current_cpus().len();
         Arc::new(Shared {
             unlocked: Arc::clone(&engine.core.unlocked),
             preparer,
@@ -109,7 +112,8 @@ impl Shared {
             unstarted: Mutex::new(None),
             control_flush: Mutex::new(None),
             stop: AtomicBool::new(false),
-            crowded: affinity::current_cpus().len() < 2,
+            crowded: cpus < 2,
+            processors: affinity::online_cpus().filter(|&online| online == cpus),
             owner: OnceLock::new(),
             dedicated,
         })
@@ -164,6 +168,14 @@ impl Shared {
     /// keeps the peer from running.
     pub(crate) fn is_crowded(&self) -> bool {
         self.crowded
+    }
+
+    /// Returns whether more threads of this machine want a processor now than it has. Some 5 µs.
+    /// `None` where this process has only some of them: who wants those is not known.
+    #[cold]
+    pub(crate) fn is_overcommitted(&self) -> Option<bool> {
+        let processors = self.processors?;
+        Some(scheduled::runnable()? > processors)
     }
 
     /// Waits, for a while, until no peer waits to hear from this side.

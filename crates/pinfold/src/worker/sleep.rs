@@ -27,6 +27,8 @@ const IDLE_POLLS: u32 = 1000;
 /// Time after which a store of before is seen, ns: a processor that has a line to itself writes it
 /// at once, and one that has to fetch it takes a fifth of this.
 const SETTLE_NS: u64 = 1_000;
+/// The same while processors are short: then the peer seldom runs meanwhile.
+const SETTLE_SHORT_NS: u64 = 300;
 
 /// Cools down the longest idle of many hot lanes: their peers ring from now on, so that polling
 /// stays cheap.
@@ -126,9 +128,10 @@ pub(crate) fn ask_all(engine: &mut Engine) -> bool {
 /// something has come.
 fn settles_and_brings(engine: &mut Engine) -> bool {
     sync::fence(sync::Ordering::SeqCst);
+    let settle_ns = if engine.core.is_short { SETTLE_SHORT_NS } else { SETTLE_NS };
     let began = clock::ticks();
     loop {
-        let is_settled = clock::ns_of(clock::ticks().wrapping_sub(began)) >= SETTLE_NS;
+        let is_settled = clock::ns_of(clock::ticks().wrapping_sub(began)) >= settle_ns;
         if has_come(engine) {
             return true;
         }

@@ -9,7 +9,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use pinfold_sys::cpu::{clock, scheduled};
+use pinfold_sys::{
+    cpu::{clock, scheduled},
+    io::poll::Events,
+};
 
 use super::{
     connections::events,
@@ -31,7 +34,10 @@ use crate::{
 const POLLS_A_TURN: u32 = 32;
 
 /// A thread that polls in vain and takes so long for it was not running, ns.
-const HELD_UP_NS: u64 = 1_000_000;
+const HELD_UP_NS: u64 = 100_000;
+
+/// Events that end a sleep, at most; the others are found after it.
+const EVENTS_A_WAKE: usize = 4;
 
 /// The next action after a turn of polling.
 enum Next {
@@ -63,12 +69,19 @@ struct Pace {
 
 impl Pace {
     /// A turn has ended.
-    fn note_turn(&mut self, engine: &mut Engine) {
+    fn note_turn(&mut self, engine: &mut Engine, shared: &Shared) {
         let now = clock::now_ns();
+        let mut is_short = false;
         if self.started == 0 {
             self.started = now;
-        } else if now - self.looked > HELD_UP_NS && scheduled::was_preempted() {
-            engine.spin.was_preempted(now);
+        } else if now - self.looked > HELD_UP_NS && scheduled::was_preempted()
+            || engine.spin.asks(now - self.started, now)
+        {
+            let is_preempted = now - self.looked > HELD_UP_NS;
+            is_short = shared.is_overcommitted().unwrap_or(is_preempted);
+        }
+        if is_short {
+            engine.spin.found_short(now);
         }
         self.looked = now;
         self.turns = self.turns.wrapping_add(1);
@@ -162,7 +175,7 @@ impl Shared {
                 waiting.end(&mut engine);
                 return Ok(Some(value));
             }
-            pace.note_turn(&mut engine);
+            pace.note_turn(&mut engine, self);
             // The last poll may have brought the result; no message may come between this look and
             // the sleep.
             if let Some(value) = ready(&mut engine) {
@@ -191,7 +204,9 @@ impl Shared {
         pace: &mut Pace,
         ready: &mut impl FnMut(&mut Engine) -> Option<T>,
     ) -> Result<Option<T>> {
-        for _ in 0..POLLS_A_TURN {
+        // The peer may be waiting for this very processor.
+        let polls = if engine.core.is_short { 1 } else { POLLS_A_TURN };
+        for _ in 0..polls {
             if let Some(value) = ready(engine) {
                 pace.end(engine);
                 return Ok(Some(value));
@@ -269,16 +284,16 @@ impl Shared {
     pub(crate) fn sleep(self: &Arc<Shared>, sleep: Sleep) -> Result<()> {
         let Sleep { since_ns, until_ns, mut at_first } = sleep;
         let mut now = clock::now_ns();
+        let mut woken_by = Events::with_capacity(EVENTS_A_WAKE);
         loop {
             let left = until_ns.map(|until| Duration::from_nanos(until.saturating_sub(now)));
             let longest = at_first.into_iter().chain(left).min();
             failpoint::hit(Point::BeforeSleep);
-            // The epoll is read by `handle_events`: some events are reported only once.
-            let has_news = self.epoll.sleep(longest);
+            let woken = self.epoll.wait(&mut woken_by, longest);
             failpoint::hit(Point::AfterSleep);
             let mut engine = self.enter()?;
             now = clock::now_ns();
-            let is_over = !matches!(has_news, Ok(false)) || until_ns.is_some_and(|end| now >= end);
+            let is_over = !matches!(woken, Ok(0)) || until_ns.is_some_and(|end| now >= end);
             let sleeps_on = if is_over || sleep::has_come(&mut engine) {
                 None
             } else {
@@ -286,12 +301,13 @@ impl Shared {
             };
             if let Some(longest) = sleeps_on {
                 at_first = longest;
+                gauges::update_sleep_gauge(&mut engine, state::ASLEEP);
                 continue;
             }
             let rung = sleep::rung_ns(&mut engine, since_ns, now);
             engine.spin.slept(rung.unwrap_or(now) - since_ns, rung.map(|rung| now - rung));
-            wake_up(&mut engine);
-            if let Err(error) = has_news {
+            wake_up(&mut engine, &woken_by);
+            if let Err(error) = woken {
                 tracing::warn!(%error, "poll");
             }
             return Ok(());
@@ -328,7 +344,8 @@ fn next(
         return Next::Spin;
     };
     engine.core.status.sleeps.add(1);
-    gauges::update_sleep_gauge(engine, state::ASLEEP);
+    // The other gauges can wait until the first sleep has passed.
+    engine.core.status.state.set(state::ASLEEP);
     let number = waiting.known(engine);
     engine.followers.lead(number);
     engine.asleep = true;
@@ -340,10 +357,10 @@ fn next(
 }
 
 /// The leader is awake again.
-fn wake_up(engine: &mut Engine) {
+fn wake_up(engine: &mut Engine, by: &Events) {
     engine.asleep = false;
     engine.core.status.state.set(state::AWAKE);
     sleep::unask_all(engine);
-    events::handle_events(engine);
+    events::handle_events_of_sleep(engine, by);
     engine.core.wakes.any = true;
 }

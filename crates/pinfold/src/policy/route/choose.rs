@@ -90,6 +90,12 @@ pub(crate) fn choose(
     choose_long(len, shareable, may, learner)
 }
 
+/// The choice of the ring, if the pair may take it, where the time of the message is not what
+/// counts.
+pub(crate) fn choose_ring(len: u64, may: &Permissions) -> Option<Choice> {
+    may.may(Path::Eager).then(|| Choice::settled(may.eager, len))
+}
+
 /// As [`choose`], but fails where the machine denies the path that would be fastest.
 ///
 /// Paths that were switched off do not count: their switch asked for the others.

@@ -1,25 +1,44 @@
 //! Shortage of processors: a policy, without clock or lock.
 //!
-//! A program is not told how many others want its processor. It finds out when it spins and loses
-//! it: then spinning takes time from the peer that it waits for. So it does not spin for a while,
-//! and then tries again. As long as it loses each time, it tries more seldom.
+//! Where more threads want a processor than there are, spinning takes time from the peer that one
+//! waits for. A thread that spins finds out in two ways. It loses its own processor; or its peer
+//! has lost one and does not answer, so it spins for longer than most, and asks the system how many
+//! want to run. Then it does not spin for a while, and tries again. As long as processors stay
+//! short, it tries more seldom.
 
+/// Time of spinning in vain after which the system is worth asking, and between two questions, ns.
+const ASKS_AFTER_NS: u64 = 20_000;
+const ASKS_EVERY_NS: u64 = 2_000_000;
 /// How long a shortage is taken to last, at first and at most, ns.
-const FIRST_NS: u64 = 25_000_000;
+const FIRST_NS: u64 = 1_000_000;
 const MOST_NS: u64 = 1_000_000_000;
+/// The time that it takes at most to find out that one still lasts, ns.
+const FOUND_NS: u64 = 20_000_000;
 
 /// When the last shortage began, and how long it is taken to last.
 #[derive(Debug, Default)]
 pub(super) struct Shortage {
     began_ns: u64,
     lasts_ns: u64,
+    asked_ns: u64,
 }
 
 impl Shortage {
+    /// Returns whether to ask the system, for a thread that has spun so long.
+    pub(super) fn is_to_ask(&mut self, spun_ns: u64, now_ns: u64) -> bool {
+        let asks = spun_ns >= ASKS_AFTER_NS
+            && now_ns.saturating_sub(self.asked_ns) >= ASKS_EVERY_NS
+            && !self.lasts(now_ns);
+        if asks {
+            self.asked_ns = now_ns;
+        }
+        asks
+    }
+
     pub(super) fn begin(&mut self, now_ns: u64) {
         // A shortage that comes soon after another is the same one.
         let since_ns = now_ns.saturating_sub(self.began_ns);
-        let goes_on = since_ns < 4 * self.lasts_ns;
+        let goes_on = self.lasts_ns > 0 && since_ns < 4 * self.lasts_ns + FOUND_NS;
         self.lasts_ns = if goes_on { (2 * self.lasts_ns).min(MOST_NS) } else { FIRST_NS };
         self.began_ns = now_ns;
     }
@@ -32,6 +51,20 @@ impl Shortage {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_system_is_asked_by_those_that_spin_for_long_and_seldom() {
+        let (mut shortage, now) = (Shortage::default(), 1_000_000_000);
+        assert!(!shortage.is_to_ask(ASKS_AFTER_NS - 1, now));
+        assert!(shortage.is_to_ask(ASKS_AFTER_NS, now));
+        assert!(!shortage.is_to_ask(1_000_000, now + ASKS_EVERY_NS - 1));
+        assert!(shortage.is_to_ask(1_000_000, now + ASKS_EVERY_NS));
+        // The answer is known as long as a shortage lasts.
+        let asked = now + ASKS_EVERY_NS;
+        (0..3).for_each(|_| shortage.begin(asked));
+        assert!(!shortage.is_to_ask(1_000_000, asked + 4 * FIRST_NS - 1));
+        assert!(shortage.is_to_ask(1_000_000, asked + 4 * FIRST_NS));
+    }
 
     #[test]
     fn a_long_one_is_found_ever_more_seldom_and_a_short_one_forgotten() {
@@ -49,7 +82,7 @@ mod tests {
         }
         assert!((10..20).contains(&found), "{found}");
         // The shortage is over.
-        now += 5 * MOST_NS;
+        now += 4 * MOST_NS + FOUND_NS;
         assert!(!shortage.lasts(now));
         shortage.begin(now);
         assert!(shortage.lasts(now + FIRST_NS - 1) && !shortage.lasts(now + FIRST_NS));

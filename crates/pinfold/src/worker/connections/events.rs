@@ -26,6 +26,18 @@ pub(crate) fn handle_events(engine: &mut Engine) -> bool {
     see_to(engine, &events)
 }
 
+/// The same after a sleep that these events ended, of which there may be more.
+pub(crate) fn handle_events_of_sleep(engine: &mut Engine, ended_by: &Events) {
+    if ended_by.is_empty() || ended_by.is_full() {
+        see_to(engine, ended_by);
+        handle_events(engine);
+        return;
+    }
+    see_to_due(engine);
+    see_to_postponed(engine);
+    see_to(engine, ended_by);
+}
+
 /// The same in between, for connections that are not looked at one by one. Timers that are due
 /// can wait.
 pub(crate) fn ask_for_news(engine: &mut Engine) -> bool {
@@ -86,7 +98,7 @@ fn see_to(engine: &mut Engine, events: &Events) -> bool {
                     any = true;
                     continue;
                 }
-                match extent_exchange::take_extents(&mut engine.core.imported, peer) {
+                match extent_exchange::take_extents_to_bell(&mut engine.core.imported, peer) {
                     Ok(Exchanged::Closed) => {
                         let how = if peer.rx.is_closed() { Gone::Closed } else { Gone::Died };
                         teardown::remove_peer(engine, id, how);
