@@ -2,6 +2,7 @@
 
 mod costs;
 mod scale;
+mod tlb;
 mod works;
 
 use pinfold::translate::{SpaceId, tlb::GeometryError};
@@ -29,6 +30,15 @@ pub const EXPERIMENTS: &[Experiment] = &[
         what: "Sections 2 and 4: memory that is pinned for 1 to 128 processes with 64 buffers each",
         claim: "pinned regions grow with the processes, a TLB's pages are bounded by its size",
         run: scale::run,
+    },
+    Experiment {
+        id: "unet-tlb",
+        paper: Paper::Unet,
+        title: "misses of the TLB",
+        what: "Figure 3: matrix multiply, radix sort, sample sort and sockets, with 1,024 and 256 \
+               entries",
+        claim: "with 1,024 entries all misses are compulsory, with 256 some programs have others",
+        run: tlb::run,
     },
     Experiment {
         id: "unet-impl",
