@@ -2,6 +2,7 @@
 
 mod costs;
 mod scale;
+mod size;
 mod tlb;
 mod works;
 
@@ -39,6 +40,14 @@ pub const EXPERIMENTS: &[Experiment] = &[
                entries",
         claim: "with 1,024 entries all misses are compulsory, with 256 some programs have others",
         run: tlb::run,
+    },
+    Experiment {
+        id: "unet-size",
+        paper: Paper::Unet,
+        title: "the size of a TLB",
+        what: "Beyond the paper: 64 to 1,024 entries of 1, 2 and 4 ways, for pages of 4 and 16 KB",
+        claim: "about as many entries are enough as a program's messages use pages",
+        run: size::run,
     },
     Experiment {
         id: "unet-impl",
