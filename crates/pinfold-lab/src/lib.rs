@@ -13,6 +13,7 @@
 //! - [`experiments`]: a folder for each paper, a file for each experiment.
 //! - [`here`]: measurements on this machine.
 //! - [`models`]: the papers' hardware, a file each, parameters on top.
+//! - [`workloads`]: parallel programs whose transfers are traced.
 //! - [`experiment`], [`outcome`], [`agreement`]: an experiment, its results, and their judgement.
 //! - [`clock`], [`random`]: virtual time and seeded randomness, for models.
 //! - [`golden`]: the committed tables that models are compared with.
@@ -40,5 +41,6 @@ pub mod report;
 pub mod runner;
 pub mod store;
 pub mod table;
+pub mod workloads;
 
 pub use error::LabError;

@@ -8,4 +8,5 @@ pub mod driver;
 pub mod eviction;
 pub mod pm;
 pub mod ppc601;
+pub mod sbus;
 pub mod unet;

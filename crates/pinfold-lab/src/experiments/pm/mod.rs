@@ -3,6 +3,7 @@
 mod band;
 mod copy;
 mod mpi;
+mod nas;
 mod pin;
 mod policy;
 
@@ -43,6 +44,14 @@ pub const EXPERIMENTS: &[Experiment] = &[
         what: "Figure 6: MPI over copies, and over zero-copy with hit ratio 0 and 100 %",
         claim: "zero-copy pays from 8 KB on if it always hits, from 20 KB on if it never does",
         run: mpi::run,
+    },
+    Experiment {
+        id: "pm-nas",
+        paper: Paper::Pm,
+        title: "hits in NAS IS and FT",
+        what: "Table 3: class A on 64 processors, hits and misses of a cache of 1,024 pages",
+        claim: "IS hits in nine of ten transfers, FT seldom, and both are faster than with copies",
+        run: nas::run,
     },
     Experiment {
         id: "pm-policy",

@@ -2,6 +2,8 @@
 
 mod costs;
 mod scale;
+mod size;
+mod tlb;
 mod works;
 
 use pinfold::translate::{SpaceId, tlb::GeometryError};
@@ -29,6 +31,23 @@ pub const EXPERIMENTS: &[Experiment] = &[
         what: "Sections 2 and 4: memory that is pinned for 1 to 128 processes with 64 buffers each",
         claim: "pinned regions grow with the processes, a TLB's pages are bounded by its size",
         run: scale::run,
+    },
+    Experiment {
+        id: "unet-tlb",
+        paper: Paper::Unet,
+        title: "misses of the TLB",
+        what: "Figure 3: matrix multiply, radix sort, sample sort and sockets, with 1,024 and 256 \
+               entries",
+        claim: "with 1,024 entries all misses are compulsory, with 256 some programs have others",
+        run: tlb::run,
+    },
+    Experiment {
+        id: "unet-size",
+        paper: Paper::Unet,
+        title: "the size of a TLB",
+        what: "Beyond the paper: 64 to 1,024 entries of 1, 2 and 4 ways, for pages of 4 and 16 KB",
+        claim: "about as many entries are enough as a program's messages use pages",
+        run: size::run,
     },
     Experiment {
         id: "unet-impl",

@@ -1,13 +1,23 @@
 //! Experiments of virtual memory MTU reassembly.
 
 mod classes;
+mod dvma;
+mod levels;
+mod maps;
 mod nocache;
+mod partial;
+mod pools;
+mod random;
+mod random_test;
 mod total;
 
 use crate::{
     LabError,
     experiment::{Experiment, Paper},
-    models::ppc601::reassembly::{Search, copy, remap},
+    models::ppc601::{
+        machine::Caching,
+        reassembly::{Search, copy, remap},
+    },
 };
 
 /// The table of them.
@@ -40,6 +50,57 @@ pub const EXPERIMENTS: &[Experiment] = &[
                 on",
         run: nocache::run,
     },
+    Experiment {
+        id: "vmmr-partial",
+        paper: Paper::Vmmr,
+        title: "a part of memory cached",
+        what: "Section 4.1: the cache for supervisor space alone, and for page table and bitmap \
+               alone",
+        claim: "with the cache for supervisor space alone nothing differs from Figure 4, with that \
+                for the page table alone nothing from Figure 5",
+        run: partial::run,
+    },
+    Experiment {
+        id: "vmmr-maps",
+        paper: Paper::Vmmr,
+        title: "page pools of the random test",
+        what: "Figure 6: 3,000 bitmaps by random frees, 500, 50 and 25 a map",
+        claim: "the maps cover all levels of allocation, and high ones densely",
+        run: maps::run,
+    },
+    Experiment {
+        id: "vmmr-random",
+        paper: Paper::Vmmr,
+        title: "random searches",
+        what: "Figure 7: 23 sizes, searches from random words of the maps of Figure 6",
+        claim: "the time is the same for all levels at 1 page, suffers between 50 and 95 % at 2 to \
+                4 pages, and drops again above 85 % from 6 pages on",
+        run: random::run,
+    },
+    Experiment {
+        id: "vmmr-levels",
+        paper: Paper::Vmmr,
+        title: "random searches against copying",
+        what: "Figure 8: the longest of the random searches, and the means at 40 % and 10 %",
+        claim: "the longest loses to a copy for 2 to 32 pages; up to 40 % remapping always wins",
+        run: levels::run,
+    },
+    Experiment {
+        id: "vmmr-pools",
+        paper: Paper::Vmmr,
+        title: "organisations of the page pool",
+        what: "Section 4.1: bitmap, size classes, buddy system and ordered tree on the same traces",
+        claim: "buddy systems and balanced trees are faster and more efficient than the bitmap",
+        run: pools::run,
+    },
+    Experiment {
+        id: "vmmr-dvma",
+        paper: Paper::Vmmr,
+        title: "remapping against an IOMMU",
+        what: "Section 1: an SBus interface with an IOMMU of 16 entries for 1 MB",
+        claim: "remapping has fifteen times its bandwidth, and no limit of 1 MB",
+        run: dvma::run,
+    },
 ];
 
 /// Sizes, pages.
@@ -71,11 +132,12 @@ fn failed(id: &'static str) -> impl Fn(String) -> LabError {
 }
 
 /// The four times of a size.
-fn times(id: &'static str, pages: u32, cached: bool) -> Result<Times, LabError> {
-    let us = |search| remap(pages, search, cached).map(|remapped| remapped.us).map_err(failed(id));
+fn times(id: &'static str, pages: u32, caching: impl Into<Caching>) -> Result<Times, LabError> {
+    let caching = caching.into();
+    let us = |search| remap(pages, search, caching).map(|remapped| remapped.us).map_err(failed(id));
     Ok(Times {
         pages,
-        copy: copy(u64::from(pages), cached),
+        copy: copy(u64::from(pages), caching),
         none: us(Search::None)?,
         minimal: us(Search::Minimal)?,
         worst: us(Search::Worst)?,

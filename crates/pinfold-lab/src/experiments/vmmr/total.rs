@@ -4,6 +4,7 @@ use super::{Times, sizes, times, worst_wins};
 use crate::{
     LabError,
     experiment::{Depth, Run},
+    models::ppc601::machine::Caching,
     outcome::{Axis, Claim, Column, Finding, Outcome, Plot, Value, Verdict},
 };
 
@@ -26,13 +27,13 @@ pub(super) const CURVES: [Curve; 4] = [
 pub(super) fn all(
     run: &mut Run<'_>,
     id: &'static str,
-    cached: bool,
+    caching: impl Into<Caching>,
 ) -> Result<Vec<Times>, LabError> {
-    let sizes = sizes(run.depth() == Depth::Quick);
+    let (sizes, caching) = (sizes(run.depth() == Depth::Quick), caching.into());
     let mut all = Vec::new();
     for (at, &pages) in sizes.iter().enumerate() {
         run.progress(at as f64 / sizes.len() as f64, "sizes");
-        all.push(times(id, pages, cached)?);
+        all.push(times(id, pages, caching)?);
     }
     Ok(all)
 }

@@ -1,7 +1,7 @@
 //! Accesses of the 601: translation, cache, memory.
 
 use super::{
-    CACHE, ITLB, PAGE_BYTES, Parameters, TABLE_AT, TABLE_BYTES, UTLB,
+    BITMAP_AT, BITMAP_BYTES, CACHE, ITLB, PAGE_BYTES, Parameters, TABLE_AT, TABLE_BYTES, UTLB,
     page_table::{GROUP, GROUP_BYTES, PageTable},
 };
 use crate::models::cache::{Access, Cache};
@@ -42,6 +42,35 @@ impl Translations {
     }
 }
 
+/// The memory that the first-level cache is used for (section 2.2).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Caching {
+    /// Code, data and stack: supervisor space.
+    pub supervisor: bool,
+    /// The page table and the bitmap: page table space.
+    pub page_table: bool,
+}
+
+impl From<bool> for Caching {
+    /// All memory, or none.
+    fn from(all: bool) -> Caching {
+        Caching { supervisor: all, page_table: all }
+    }
+}
+
+impl Caching {
+    /// Returns whether the line at a real address is cached.
+    fn is_cached(self, address: u64) -> bool {
+        let table = TABLE_AT..TABLE_AT + TABLE_BYTES;
+        let bitmap = BITMAP_AT..BITMAP_AT + BITMAP_BYTES;
+        if table.contains(&address) || bitmap.contains(&address) {
+            self.page_table
+        } else {
+            self.supervisor
+        }
+    }
+}
+
 /// The machine.
 #[derive(Clone, Debug)]
 pub struct Machine {
@@ -50,7 +79,7 @@ pub struct Machine {
     /// The page table.
     pub table: PageTable,
     cache: Cache,
-    cached: bool,
+    caching: Caching,
     utlb: Translations,
     itlb: Translations,
     cycles: u64,
@@ -58,8 +87,9 @@ pub struct Machine {
 }
 
 impl Machine {
-    /// One whose memory is mapped as it is, in segment 0. `cached`: the first-level cache is used.
-    pub fn new(with: Parameters, cached: bool) -> Machine {
+    /// One whose memory is mapped as it is, in segment 0.
+    pub fn new(with: Parameters, caching: impl Into<Caching>) -> Machine {
+        let caching = caching.into();
         let mut table = PageTable::new(TABLE_BYTES);
         for page in 0..super::MEMORY_BYTES / PAGE_BYTES {
             // Cannot fail: two pages of memory share a group of eight.
@@ -67,7 +97,7 @@ impl Machine {
         }
         let cache = Cache::new(CACHE.0, CACHE.1, CACHE.2);
         let (utlb, itlb) = (Translations::new(UTLB), Translations::new(ITLB));
-        Machine { with, table, cache, cached, utlb, itlb, cycles: 0, walks: 0 }
+        Machine { with, table, cache, caching, utlb, itlb, cycles: 0, walks: 0 }
     }
 
     /// Empties cache and TLBs and begins to count.
@@ -94,11 +124,11 @@ impl Machine {
         let lines = code / 64..(code + 4 * count).div_ceil(64);
         for line in lines {
             self.translate(line * 64, true);
-            if self.cached {
+            if self.caching.supervisor {
                 self.line(line * 64, false);
             }
         }
-        if !self.cached {
+        if !self.caching.supervisor {
             // A bus of 8 bytes brings two instructions at a time.
             self.cycles += count.div_ceil(2) * turns * self.with.single;
         }
@@ -107,7 +137,7 @@ impl Machine {
     /// Reads or writes `count` words behind an address, all in one line.
     pub fn words(&mut self, address: u64, count: u64, writes: bool) {
         self.translate(address, false);
-        if self.cached {
+        if self.caching.is_cached(address) {
             self.line(address, writes);
         } else {
             self.cycles += count * self.with.single;
@@ -148,7 +178,7 @@ impl Machine {
         let groups = [(first, found.looked - behind), (found.group, behind)];
         for (group, looked) in groups.into_iter().filter(|group| group.1 > 0) {
             self.cycles += u64::from(looked);
-            if self.cached {
+            if self.caching.page_table {
                 self.line(TABLE_AT + u64::from(group) * GROUP_BYTES, false);
             } else {
                 self.cycles += u64::from(looked) * self.with.single;
@@ -214,6 +244,26 @@ mod tests {
         machine.words((u64::from(space) << 16 | u64::from(page)) << 12, 1, false);
         // Eleven entries in the lines of two groups, and the line itself.
         assert_eq!((machine.cycles, machine.walks()), (11 + 3 * 48, 1));
+    }
+
+    #[test]
+    fn each_space_is_cached_or_not() {
+        let kernel = Caching { supervisor: true, page_table: false };
+        let mut machine = Machine::new(PAPER, kernel);
+        machine.flush();
+        // The walk looks at one entry, which is not cached; the line is.
+        machine.words(0, 16, true);
+        assert_eq!(machine.cycles, 1 + 18 + 48);
+        machine.words(BITMAP_AT, 2, false);
+        assert_eq!(machine.cycles, 67 + 1 + 18 + 2 * 18);
+        let table = Caching { supervisor: false, page_table: true };
+        let mut machine = Machine::new(PAPER, table);
+        machine.flush();
+        machine.words(BITMAP_AT, 2, false);
+        assert_eq!(machine.cycles, 1 + 48 + 48);
+        // The page behind the bitmap is data; the entry of its walk is beside the other's group.
+        machine.words(BITMAP_AT + BITMAP_BYTES, 2, false);
+        assert_eq!(machine.cycles, 97 + 1 + 48 + 2 * 18);
     }
 
     #[test]

@@ -6,6 +6,7 @@
 
 pub mod machine;
 pub mod page_table;
+pub mod pool_maps;
 pub mod reassembly;
 
 /// Bytes of a page.
@@ -16,6 +17,8 @@ pub const TABLE_BYTES: u64 = 512 << 10;
 pub const TABLE_AT: u64 = 2 << 20;
 /// The bitmap's address (section 2.2).
 pub const BITMAP_AT: u64 = 4 << 20;
+/// Bytes of the bitmap.
+pub const BITMAP_BYTES: u64 = 8 << 10;
 /// The address of the first data region.
 pub const DATA_AT: u64 = BITMAP_AT + (64 << 10);
 /// Bytes of memory.
