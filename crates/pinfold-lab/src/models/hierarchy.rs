@@ -137,7 +137,7 @@ impl Hierarchy {
         };
         let written_back = if is_second { None } else { self.fill_second(address, writes) };
         if !is_first && !writes {
-            // What goes is a copy.
+            // The line that goes is a copy.
             let _ = self.first.fill(address, false);
         }
         let between = u32::from(writes || from != Place::First);

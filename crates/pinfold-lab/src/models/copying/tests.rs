@@ -51,7 +51,7 @@ fn stores_past_the_cache_read_nothing_and_are_written() {
     // A line of instructions, and the fence.
     let short = of(&OPTERON_250, NT, (Before::Cached, Before::Uncached), 64);
     assert_eq!(short.cycles, 15.0 + 16.0 + 60.0);
-    // What went past the cache has to come from memory.
+    // Lines that went past the cache have to come from memory.
     assert!(copied.reading > 64.0 * 24.0);
 }
 
