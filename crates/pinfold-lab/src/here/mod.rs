@@ -1,6 +1,7 @@
 //! Measurements on this machine. Each verifies the bytes that it moves, and says in words why it
 //! could not measure.
 
+pub mod blocks;
 pub mod copying;
 pub mod memory;
 pub mod pinning;

@@ -17,6 +17,15 @@ struct Line {
     dirty: bool,
 }
 
+/// A line that went for another one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Gone {
+    /// Its address.
+    pub address: u64,
+    /// True if memory has an older version.
+    pub dirty: bool,
+}
+
 /// A cache.
 #[derive(Clone, Debug)]
 pub struct Cache {
@@ -37,28 +46,51 @@ impl Cache {
 
     /// Reads or writes at an address.
     pub fn access(&mut self, address: u64, writes: bool) -> Access {
-        let number = address >> self.line_shift;
-        let at = number as usize & (self.sets.len() - 1);
-        let set = &mut self.sets[at];
-        // The newest line is the last.
-        if let Some(at) = set.iter().rposition(|line| line.number == number) {
-            let line = set.remove(at);
-            set.push(Line { number, dirty: line.dirty || writes });
+        if self.touch(address, writes) {
             return Access::Hit;
         }
-        let gone = (set.len() == self.ways).then(|| set.remove(0));
-        set.push(Line { number, dirty: writes });
-        match gone {
-            Some(line) if line.dirty => Access::WriteBack(line.number << self.line_shift),
+        match self.fill(address, writes) {
+            Some(gone) if gone.dirty => Access::WriteBack(gone.address),
             _ => Access::Miss,
         }
+    }
+
+    /// Reads or writes at an address if its line is there, and returns whether it is.
+    pub fn touch(&mut self, address: u64, writes: bool) -> bool {
+        let number = address >> self.line_shift;
+        let set = self.set(number);
+        let Some(at) = set.iter().rposition(|line| line.number == number) else { return false };
+        // The newest line is the last.
+        let line = set.remove(at);
+        set.push(Line { number, dirty: line.dirty || writes });
+        true
+    }
+
+    /// Puts a line in that is not there, and returns the line that goes for it.
+    pub fn fill(&mut self, address: u64, dirty: bool) -> Option<Gone> {
+        let (number, ways, shift) = (address >> self.line_shift, self.ways, self.line_shift);
+        let set = self.set(number);
+        let gone = (set.len() == ways).then(|| set.remove(0));
+        set.push(Line { number, dirty });
+        gone.map(|line| Gone { address: line.number << shift, dirty: line.dirty })
+    }
+
+    /// Returns whether the line of an address is dirty, if it is there. Its age stays.
+    pub fn holds(&self, address: u64) -> Option<bool> {
+        let number = address >> self.line_shift;
+        let set = &self.sets[number as usize & (self.sets.len() - 1)];
+        set.iter().find(|line| line.number == number).map(|line| line.dirty)
+    }
+
+    fn set(&mut self, number: u64) -> &mut Vec<Line> {
+        let at = number as usize & (self.sets.len() - 1);
+        &mut self.sets[at]
     }
 
     /// Drops a line without writing it back. Returns whether it was dirty, if it was there.
     pub fn drop_line(&mut self, address: u64) -> Option<bool> {
         let number = address >> self.line_shift;
-        let at = number as usize & (self.sets.len() - 1);
-        let set = &mut self.sets[at];
+        let set = self.set(number);
         let at = set.iter().position(|line| line.number == number)?;
         Some(set.remove(at).dirty)
     }
@@ -85,7 +117,9 @@ mod tests {
         assert_eq!(cache.access(63, false), Access::Hit);
         assert_eq!(cache.access(256, false), Access::Miss, "128 is older than 0, and clean");
         assert_eq!(cache.access(128, false), Access::WriteBack(0));
+        assert_eq!(cache.holds(300), Some(false));
         assert_eq!(cache.drop_line(300), Some(false));
+        assert_eq!(cache.holds(300), None);
         assert_eq!(cache.drop_line(0), None);
         cache.flush();
         assert_eq!(cache.access(128, false), Access::Miss);

@@ -3,10 +3,15 @@
 
 pub mod ape25;
 pub mod cache;
+pub mod copying;
 pub mod dram;
 pub mod driver;
+pub mod engine;
 pub mod eviction;
+pub mod hierarchy;
+pub mod offload;
 pub mod pm;
 pub mod ppc601;
+pub mod residency;
 pub mod sbus;
 pub mod unet;

@@ -98,6 +98,13 @@ impl Probe {
         if ticks < self.threshold_ticks { CacheState::Cached } else { CacheState::Uncached }
     }
 
+    /// Returns whether `said` is right of a block of `lines`, of which so many are cached: more
+    /// than 60 % is a cached block, less than 40 % an uncached one, and between them either answer
+    /// is right (Calhoun, section 5.1).
+    pub fn is_right(said: CacheState, cached: usize, lines: usize) -> bool {
+        is_right(said, cached, lines)
+    }
+
     /// Loads that take fewer ticks of the processor's clock are hits.
     pub fn threshold_ticks(&self) -> u64 {
         self.threshold_ticks
