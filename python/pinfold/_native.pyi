@@ -4,6 +4,9 @@ from typing import Any, Dict, List, Optional, Tuple
 
 __version__: str
 
+def begin_exit() -> None:
+    """The interpreter exits: no thread but this one comes back from a wait any more."""
+
 class Receipt:
     """How one operation was done."""
 

@@ -150,8 +150,9 @@ before_exit: List[Callable[[], None]] = []
 
 @atexit.register
 def _close_all() -> None:
-    """Ends the waits of other threads while they can still take an exception."""
+    """Ends connections in order. Daemon threads do not come back from their waits."""
     for function in before_exit:
         function()
+    _native.begin_exit()
     for endpoint in list(_open):
         endpoint.close(force=True)

@@ -14,7 +14,7 @@ use crate::{
     operation::{IsClosed, Operation},
     request::Request,
     settings::{address, builder},
-    wait::{patience, wait},
+    wait::{patience, released, wait},
 };
 
 /// The number, the name, the process and the user of a peer, and the names of its paths.
@@ -92,7 +92,7 @@ impl Endpoint {
         loop {
             let slice = left.min(Duration::from_millis(50));
             left = left.saturating_sub(slice);
-            match py.detach(|| handle.drain(slice)) {
+            match released(py, || handle.drain(slice)) {
                 Err(Error::Undelivered { left: rest, .. }) => {
                     py.check_signals()?;
                     if left.is_zero() {

@@ -29,6 +29,7 @@ use pyo3::prelude::*;
 /// The module.
 #[pymodule]
 fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add_function(wrap_pyfunction!(wait::begin_exit, module)?)?;
     wait::note_main_thread();
     module.add_class::<endpoint::Endpoint>()?;
     module.add_class::<request::Request>()?;

@@ -13,7 +13,7 @@ use crate::{
     operation::Operation,
     receipt::Received,
     request::Request,
-    wait::{patience, wait},
+    wait::{patience, released, wait},
 };
 
 /// Tags with this bit are the package's own, for the parts of objects: no receive of any tag takes
@@ -197,7 +197,7 @@ impl Endpoint {
         loop {
             let left = end.map(|end| end.saturating_duration_since(Instant::now()));
             let slice = Duration::from_millis(50).min(left.unwrap_or(Duration::MAX));
-            let given = py.detach(|| handle.give_timeout(peer, tag, donation, slice));
+            let given = released(py, || handle.give_timeout(peer, tag, donation, slice));
             let Err(not) = given else { return Ok(()) };
             py.check_signals()?;
             match not.error {

@@ -33,6 +33,28 @@ fn slice_max() -> Duration {
     if is_main { SLICE } else { SLICE_ELSEWHERE }
 }
 
+/// The thread in which the interpreter exits, once it does.
+static EXITS_IN: OnceLock<ThreadId> = OnceLock::new();
+
+/// The interpreter exits, in this thread: no other thread comes back from a wait, whose exception
+/// it could only print while the interpreter takes itself apart.
+#[pyfunction]
+pub(crate) fn begin_exit() {
+    EXITS_IN.get_or_init(|| thread::current().id());
+}
+
+/// Runs what may wait without the interpreter's lock.
+pub(crate) fn released<T: Send>(py: Python<'_>, function: impl FnOnce() -> T + Send) -> T {
+    py.detach(|| {
+        let result = function();
+        let exits_elsewhere = |exits: &ThreadId| *exits != thread::current().id();
+        while EXITS_IN.get().is_some_and(exits_elsewhere) {
+            thread::park();
+        }
+        result
+    })
+}
+
 /// A time limit of Python's, in seconds. `None`: there is none.
 pub(crate) fn patience(timeout: Option<f64>) -> PyResult<Option<Duration>> {
     let Some(seconds) = timeout else { return Ok(None) };
@@ -87,7 +109,7 @@ fn ended(
     loop {
         let left = end.map(|end| end.saturating_duration_since(Instant::now()));
         let slice = left.map_or(slice_max, |left| left.min(slice_max));
-        let waited = py.detach(|| match slice.is_zero() {
+        let waited = released(py, || match slice.is_zero() {
             true => operation.try_wait(),
             false => operation.wait(slice),
         });

@@ -467,11 +467,10 @@ class Exits(unittest.TestCase):
             self.assertEqual((status, out), (0, "interrupted\n"), err)
 
     def test_the_interpreter_exits_with_operations_under_way(self):
-        for _ in range(3):
+        for _ in range(10):
             with Child(EXITS) as child:
                 status, out, err = child.finish()
-                self.assertEqual((status, out), (0, "leaving\n"), err)
-                self.assertNotIn("Fatal", err)
+                self.assertEqual((status, out, err), (0, "leaving\n", ""))
 
 
 if __name__ == "__main__":
