@@ -6,7 +6,10 @@
 //! array over it is gone.
 #![allow(unsafe_code)]
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{
+    Mutex, MutexGuard, PoisonError,
+    atomic::{AtomicBool, Ordering},
+};
 
 use pinfold::{ArenaBuf, DonatedBuf, Endpoint, Error, Message, SharedBuf, View};
 use pyo3::{exceptions::PyValueError, prelude::*};
@@ -17,7 +20,7 @@ use crate::{error::raised, receipt::Receipt};
 enum Holder {
     Arena(ArenaBuf),
     Shared(SharedBuf),
-    /// Given away, or about to be.
+    /// Given away, or to have been.
     Donated(DonatedBuf),
     View {
         view: View<'static>,
@@ -37,6 +40,7 @@ pub(crate) struct Block {
     facts: Option<Facts>,
     is_writable: bool,
     is_shared: bool,
+    is_given: AtomicBool,
     process: u32,
 }
 
@@ -51,7 +55,8 @@ impl Block {
     fn new(holder: Holder, len: usize, facts: Option<Facts>, is_writable: bool) -> Block {
         let process = std::process::id();
         let is_shared = matches!(holder, Holder::Shared(_));
-        Block { holder: Mutex::new(holder), at: 0, len, facts, is_writable, is_shared, process }
+        let (holder, is_given) = (Mutex::new(holder), AtomicBool::new(false));
+        Block { holder, at: 0, len, facts, is_writable, is_shared, is_given, process }
     }
 
     pub fn of_arena(mut buf: ArenaBuf) -> Block {
@@ -128,6 +133,11 @@ impl Block {
         Ok(donation)
     }
 
+    /// Notes that it was given away.
+    pub fn note_given(&self) {
+        self.is_given.store(true, Ordering::Relaxed);
+    }
+
     fn fact<T>(&self, of: impl FnOnce(&Facts) -> T) -> PyResult<T> {
         let none = || PyValueError::new_err("this memory is no message");
         self.facts.as_ref().map(of).ok_or_else(none)
@@ -163,7 +173,7 @@ impl Block {
     /// True if it was given away.
     #[getter]
     fn given(&self) -> bool {
-        matches!(&*self.holder(), Holder::Donated(_))
+        self.is_given.load(Ordering::Relaxed)
     }
 
     /// The peer that sent it.

@@ -198,7 +198,10 @@ impl Endpoint {
             let left = end.map(|end| end.saturating_duration_since(Instant::now()));
             let slice = Duration::from_millis(50).min(left.unwrap_or(Duration::MAX));
             let given = released(py, || handle.give_timeout(peer, tag, donation, slice));
-            let Err(not) = given else { return Ok(()) };
+            let Err(not) = given else {
+                block.get().note_given();
+                return Ok(());
+            };
             py.check_signals()?;
             match not.error {
                 Error::LimitReached { .. } if self.is_closed.load(RELAXED) => {
@@ -223,6 +226,7 @@ impl Endpoint {
     ) -> PyResult<Request> {
         let (handle, donation) = (self.open(py)?, block.get().donation(py)?);
         let handoff: Handoff = handle.handoff(PeerId::from_bits(peer), tag, donation);
+        block.get().note_given();
         release_ended(py);
         Ok(Request::new(Operation::Handoff(handoff), &self.is_closed))
     }

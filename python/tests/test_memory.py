@@ -284,8 +284,10 @@ class Handoffs(unittest.TestCase):
         with Pair(given_bytes_max=1 << 20) as pair:
             arena = pinfold.Arena()
             pair.other.handoff(pair.to_one, arena.alloc(900_000))
+            late = arena.alloc(900_000)
             with self.assertRaises(pinfold.LimitReached):
-                pair.other.handoff(pair.to_one, arena.alloc(900_000), timeout=0.1)
+                pair.other.handoff(pair.to_one, late, timeout=0.1)
+            self.assertFalse(late.given)
             giving = Running(pair.other.handoff, pair.to_one, arena.alloc(900_000))
             for _ in range(2):
                 del_me = pair.one.recv_view(timeout=LIMIT_S)
