@@ -199,6 +199,17 @@ class Handoffs(unittest.TestCase):
             receipt = request.wait(LIMIT_S)
             self.assertEqual((receipt.path, receipt.copied), ("handoff", 0))
 
+    @needs_numpy
+    def test_an_array_that_was_given_is_read_only(self):
+        for arena, stays_writable in (
+            (pinfold.Arena(), False),
+            (pinfold.Arena(writable=True), True),
+        ):
+            made = arena.zeros(1000)
+            self.other.handoff(self.to_one, made)
+            self.assertEqual(made.flags.writeable, stays_writable)
+            self.assertEqual(self.view().readonly, not stays_writable)
+
     def test_the_receiver_sees_what_is_written_later(self):
         arena = pinfold.Arena(writable=True)
         buffer = arena.alloc(100_000)
