@@ -1,7 +1,7 @@
 # Each target is a script in scripts/ that can also be run alone.
 
 .DEFAULT_GOAL := help
-.PHONY: help perf test checked mutants promises mpi-test bench-mpi lint doc setup install clean
+.PHONY: help perf test checked mutants promises mpi-test bench-mpi lint doc wheel setup install clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -39,6 +39,9 @@ lint: ## Check formatting, rules, circles, the map, clippy and the documentation
 doc: ## Build the documentation of the library
 	@scripts/setup.sh
 	@scripts/doc.sh
+
+wheel: ## Build the Python package's wheel, for CPython 3.9 and later
+	@scripts/python.sh --wheel
 
 setup: ## Install what is missing to build and test
 	@scripts/setup.sh

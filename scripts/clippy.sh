@@ -5,3 +5,6 @@ cargo clippy --version > /dev/null 2>&1 || skip "clippy is not installed"
 cargo clippy --locked --workspace --all-targets -- -D warnings
 cargo clippy --locked --workspace --all-targets --all-features -- -D warnings
 cargo clippy --locked --package pinfold --no-default-features -- -D warnings
+# Checking the extension module takes no interpreter.
+export PYO3_NO_PYTHON=1 PYO3_BUILD_EXTENSION_MODULE=1 CARGO_TARGET_DIR=$target/python/build
+cargo clippy --locked --manifest-path python/Cargo.toml -- -D warnings

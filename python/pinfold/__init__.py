@@ -1,0 +1,97 @@
+"""Zero-copy messages between Linux processes, from and into the memory they already use.
+
+    import pinfold
+
+    with pinfold.Endpoint("greeter") as greeter:     # in one process
+        print(bytes(greeter.recv()))
+
+    with pinfold.Endpoint() as endpoint:             # in another
+        endpoint.send(endpoint.connect("greeter"), b"how now")
+
+`Endpoint` sends and receives, `Arena` and `empty` make arrays that are given away without a copy,
+`pinfold.aio` has the same for asyncio, and `pinfold.multiprocessing` queues, pipes and pools.
+`python -m pinfold.bench` compares with what the standard library has. docs/python.md says more.
+"""
+
+from ._native import Received, Receipt, Request, __version__
+from .arena import Arena, empty, zeros
+from .endpoint import Endpoint, Peer
+from .errors import (
+    BadAddress,
+    Cancelled,
+    Closed,
+    Error,
+    Forked,
+    GreetingFailed,
+    KeyNeeded,
+    LimitReached,
+    NameGone,
+    NameInUse,
+    NameLost,
+    NoAnswer,
+    NobodyLeft,
+    NoMemory,
+    NotAllowed,
+    NotListening,
+    NotTaken,
+    PathRefused,
+    PeerDied,
+    PeerGone,
+    ReadOnly,
+    SystemFailed,
+    Timeout,
+    TransferFailed,
+    Truncated,
+    Undelivered,
+    UnknownPeer,
+    UnusableKey,
+    VersionMismatch,
+    Withdrawn,
+)
+from .memory import Buffer, Memory, Message, View
+
+__all__ = [
+    "Arena",
+    "BadAddress",
+    "Buffer",
+    "Cancelled",
+    "Closed",
+    "Endpoint",
+    "Error",
+    "Forked",
+    "GreetingFailed",
+    "KeyNeeded",
+    "LimitReached",
+    "Memory",
+    "Message",
+    "NameGone",
+    "NameInUse",
+    "NameLost",
+    "NoAnswer",
+    "NoMemory",
+    "NobodyLeft",
+    "NotAllowed",
+    "NotListening",
+    "NotTaken",
+    "PathRefused",
+    "Peer",
+    "PeerDied",
+    "PeerGone",
+    "ReadOnly",
+    "Receipt",
+    "Received",
+    "Request",
+    "SystemFailed",
+    "Timeout",
+    "TransferFailed",
+    "Truncated",
+    "Undelivered",
+    "UnknownPeer",
+    "UnusableKey",
+    "VersionMismatch",
+    "View",
+    "Withdrawn",
+    "__version__",
+    "empty",
+    "zeros",
+]

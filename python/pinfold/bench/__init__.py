@@ -1,0 +1,1 @@
+"""Measurements of Pinfold beside what else moves bytes: `python -m pinfold.bench`."""

@@ -1,0 +1,113 @@
+"""The documents' programs run, the bench measures, the types are complete."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import json
+import re
+import subprocess
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pinfold
+from common import LIMIT_S, ROOT, needs_numpy
+
+
+def run(*arguments: str) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run(
+        [sys.executable, *arguments], capture_output=True, text=True, timeout=LIMIT_S * 3
+    )
+
+
+class Documents(unittest.TestCase):
+    @needs_numpy
+    def test_the_programs_of_the_page_run(self):
+        page = (ROOT / "docs" / "python.md").read_text()
+        programs = re.findall(r"^```python\n(.*?)^```$", page, re.S | re.M)
+        self.assertGreaterEqual(len(programs), 6)
+        for program in programs:
+            with self.subTest(program.splitlines()[0]):
+                ran = run("-c", program)
+                self.assertEqual((ran.returncode, ran.stderr), (0, ""), program)
+
+    def test_what_the_page_names_is_there(self):
+        page = (ROOT / "docs" / "python.md").read_text()
+        for name in re.findall(r"`pinfold\.(\w+)`", page):
+            self.assertTrue(hasattr(pinfold, name), name)
+
+
+class Types(unittest.TestCase):
+    def test_the_stubs_have_what_the_module_has(self):
+        folder = Path(pinfold.__file__).parent
+        self.assertTrue((folder / "py.typed").exists())
+        stubs = ast.parse((folder / "_native.pyi").read_text())
+        classes = {node.name: node for node in stubs.body if isinstance(node, ast.ClassDef)}
+        native = {name: it for name, it in vars(pinfold._native).items() if inspect.isclass(it)}
+        self.assertEqual(set(classes), set(native))
+        for name, it in native.items():
+            said = {node.name for node in classes[name].body if isinstance(node, ast.FunctionDef)}
+            there = {attribute for attribute in vars(it) if not attribute.startswith("_")}
+            self.assertEqual({one for one in said if not one.startswith("_")}, there, name)
+            for attribute in there:
+                self.assertTrue(getattr(it, attribute).__doc__, f"{name}.{attribute}")
+
+    def test_all_that_is_public_is_documented(self):
+        for name in pinfold.__all__:
+            if name != "__version__":
+                self.assertTrue(inspect.getdoc(getattr(pinfold, name)), name)
+
+
+class Bench(unittest.TestCase):
+    def test_it_measures_and_draws(self):
+        with tempfile.TemporaryDirectory() as folder:
+            plot = Path(folder) / "plot.svg"
+            options = ["--sizes", "1000", "200000", "--rounds", "3", "--each", "4"]
+            ran = run("-m", "pinfold.bench", *options, "--json", "--svg", str(plot))
+            self.assertEqual(ran.returncode, 0, ran.stderr)
+            facts = json.loads(ran.stdout)["facts"]
+            drawn = ElementTree.parse(plot).getroot()
+        names = {one["subject"] for one in facts}
+        for name in ("pinfold handoff", "multiprocessing.Queue", "shared_memory", "Unix socket"):
+            self.assertIn(name, names)
+        self.assertNotEqual("ZeroMQ" in names, "ZeroMQ: not installed" in ran.stderr)
+        self.assertEqual(len(facts), 2 * len(names))
+        for one in facts:
+            self.assertEqual(one["exchanges"], 12)
+            self.assertLessEqual(one["median_us"], one["p99_us"])
+            self.assertGreater(one["mean_us"], 0)
+        self.assertEqual(
+            [one["times_first"] for one in facts if one["subject"] == "pinfold handoff"], [1, 1]
+        )
+        circles = drawn.findall(".//{http://www.w3.org/2000/svg}circle")
+        self.assertEqual(len(circles), len(facts))
+
+    def test_a_payload_that_is_not_right_is_found(self):
+        from pinfold.bench.payload import Payload, check
+
+        memory = bytearray(1000)
+        payload = Payload(memory)
+        payload.number(77)
+        self.assertEqual(check(memory), 77)
+        for at in (0, 7, 8, 500, 991, 992, 999):
+            memory[at] ^= 1
+            self.assertEqual(check(memory), -1, at)
+            memory[at] ^= 1
+
+    def test_the_numbers_are_of_all_times(self):
+        from pinfold.bench.measure import summary
+
+        rounds = [[float(n) for n in range(1, 51)], [float(n) for n in range(51, 101)]]
+        base = [[10.0] * 50, [20.0] * 50]
+        facts = summary("x", 1000, rounds, base)
+        self.assertEqual(
+            (facts["mean_us"], facts["median_us"], facts["p99_us"]), (50.5, 50.5, 99.0)
+        )
+        self.assertAlmostEqual(facts["times_first"], (25.5 / 10 + 75.5 / 20) / 2)
+
+
+if __name__ == "__main__":
+    unittest.main()

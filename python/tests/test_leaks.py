@@ -1,0 +1,164 @@
+"""Nothing leaks: descriptors, mappings, references, memory, over many operations and deaths."""
+
+from __future__ import annotations
+
+import gc
+import os
+import sys
+import time
+import unittest
+
+import pinfold
+from common import LIMIT_S, Child, Pair, descriptors, fresh_name, mappings, needs_numpy, numpy
+
+MANY = 100_000
+
+
+def resident_kib() -> int:
+    """Memory of this process, KiB."""
+    with open("/proc/self/statm") as statm:
+        return int(statm.read().split()[1]) * os.sysconf("SC_PAGE_SIZE") // 1024
+
+
+class Leaks(unittest.TestCase):
+    def test_a_hundred_thousand_operations(self):
+        """Every kind of call, each in its turn, in one process; a tenth of them by memory given."""
+        # Memory that was given and is back is taken back when this limit is near.
+        with Pair(given_bytes_max=1 << 20) as pair:
+            one, other, to_one = pair.one, pair.other, pair.to_one
+            arena = pinfold.Arena()
+            data, room = bytes(range(256)), bytearray(256)
+
+            def turn(number: int) -> None:
+                kind = number % 10
+                if kind < 5:
+                    other.send(to_one, data, kind)
+                    assert one.recv(None, kind).nbytes == 256
+                elif kind < 7:
+                    other.send(to_one, data, kind)
+                    one.recv_into(room, None, kind)
+                elif kind == 7:
+                    wanted = one.post_recv(tag=kind)
+                    other.send(to_one, data, kind)
+                    assert memoryview(wanted.wait()).nbytes == 256
+                    one.post_recv(tag=99)  # dropped at once
+                elif kind == 8:
+                    other.handoff(to_one, arena.alloc(5000), kind)
+                    memoryview(one.recv_view(None, kind))
+                else:
+                    try:
+                        one.recv_into(room, None, 98, 0)
+                    except pinfold.Timeout:
+                        pass
+
+            for number in range(5000):
+                turn(number)
+            gc.collect()
+            counts = (sys.getrefcount(data), sys.getrefcount(room))
+            before = (descriptors(), mappings(), len(gc.get_objects()), resident_kib())
+            for number in range(MANY):
+                turn(number)
+            gc.collect()
+            after = (descriptors(), mappings(), len(gc.get_objects()), resident_kib())
+            self.assertEqual((sys.getrefcount(data), sys.getrefcount(room)), counts)
+            self.assertEqual(room, data)
+            self.assertLessEqual(after[0], before[0])
+            self.assertLessEqual(after[1], before[1] + 4)
+            self.assertLessEqual(after[2], before[2] + 50)
+            # An object of 50 bytes an operation would be 5 MB.
+            self.assertLess(after[3] - before[3], 4000)
+            for _ in range(20):
+                one.progress()
+                other.progress()
+            self.assertEqual(arena.buffers, 0)
+
+    def test_endpoints_come_and_go(self):
+        def turn() -> None:
+            with Pair() as pair:
+                pair.other.handoff(pair.to_one, pinfold.Arena().alloc(100_000))
+                pair.one.recv_view(timeout=LIMIT_S)
+
+        for _ in range(20):
+            turn()
+        gc.collect()
+        before = (descriptors(), mappings())
+        for _ in range(200):
+            turn()
+        gc.collect()
+        self.assertLessEqual(descriptors(), before[0] + 1)
+        self.assertLessEqual(mappings(), before[1] + 8)
+
+    @needs_numpy
+    def test_arrays_of_dead_peers(self):
+        """A peer is killed at another point of its work each time: what it gave stays good, and all
+        of it is gone when the last array is."""
+        program = """
+import os, sys, pinfold, numpy
+arena = pinfold.Arena()
+endpoint = pinfold.Endpoint()
+peer = endpoint.connect(sys.argv[1])
+sys.stdin.readline()
+step, last = 0, int(sys.argv[2])
+def point():
+    global step
+    if step == last:
+        os.kill(os.getpid(), 9)
+    step += 1
+point()
+endpoint.send(peer, b"begin")
+point()
+array = arena.empty(100_000)
+array[:] = 7
+point()
+request = endpoint.post_send(peer, numpy.full(500_000, 7.0), 1)
+point()
+endpoint.handoff(peer, array, 2)
+point()
+endpoint.send_object(peer, [arena.zeros(10_000), numpy.zeros(10_000)], 3)
+point()
+endpoint.recv(peer)
+"""
+        name = fresh_name()
+        with pinfold.Endpoint(name) as endpoint:
+
+            def turn(last: int) -> int:
+                with Child(program, name, str(last)) as child:
+                    peer = endpoint.accept(LIMIT_S)
+                    child.say("go")
+                    got = 0
+                    try:
+                        endpoint.recv(peer, 0, LIMIT_S)
+                        got += 1
+                        room = numpy.zeros(500_000)
+                        endpoint.recv_into(room, peer, 1, LIMIT_S)
+                        got += 1
+                        array = endpoint.recv_view(peer, 2, LIMIT_S).array("f8")
+                        got += 1
+                        endpoint.recv_object(peer, 3, LIMIT_S)
+                        got += 1
+                        endpoint.recv(peer, 4, LIMIT_S)
+                    except pinfold.PeerGone:
+                        pass
+                    if got >= 2:
+                        self.assertTrue((room == 7).all())
+                    if got >= 3:
+                        self.assertTrue((array == 7).all())
+                    status, _, err = child.finish()
+                    self.assertEqual(status, -9, err)
+                    return got
+
+            turn(5)
+            gc.collect()
+            before = (descriptors(), mappings())
+            got = [turn(last) for last in range(6)]
+            gc.collect()
+            time.sleep(0.05)
+            endpoint.progress()
+            # In between it depends on who is faster.
+            self.assertEqual((got[0], got[5]), (0, 4))
+            self.assertLessEqual(descriptors(), before[0])
+            self.assertLessEqual(mappings(), before[1] + 8)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,45 @@
+#!/usr/bin/env bash
+# The Python package: builds its wheel, installs it in an environment of its own below target/python, runs its tests.
+# With --wheel it builds the wheel alone. Names of tests as arguments run only those. No Python to be had: skips, loudly.
+. "$(dirname "$0")/lib.sh"
+
+place=$target/python
+environment=$place/venv
+tools="maturin>=1.9.4,<2"
+# What the tests use where it can be had; those that lack something are skipped, and say so.
+libraries=(numpy pyzmq)
+
+have python3 || skip "no Python 3 here; run: scripts/setup.sh"
+python3 -c 'import sys; sys.exit(sys.version_info < (3, 9))' || skip "Python is older than 3.9"
+python3 -c 'import ensurepip, venv' 2> /dev/null || skip "Python 3 lacks venv; run: scripts/setup.sh"
+have cargo || skip "no cargo here; run: scripts/setup.sh"
+mkdir -p "$place"
+
+version=$(python3 -c 'import sys; print("%d.%d.%d" % sys.version_info[:3])')
+ready=$environment/ready-$version
+if [ ! -e "$ready" ]; then
+    say "an environment of Python $version"
+    rm -rf "$environment"
+    log=$place/setup.log
+    { python3 -m venv "$environment" && "$environment/bin/python" -m pip install --quiet "$tools"; } > "$log" 2>&1 ||
+        { tail -n 5 "$log" >&2; skip "cannot install maturin"; }
+    for library in "${libraries[@]}"; do
+        "$environment/bin/python" -m pip install --quiet "$library" >> "$log" 2>&1 || say "not installed: $library"
+    done
+    touch "$ready"
+fi
+python=$environment/bin/python
+
+say "the wheel"
+rm -rf "$place/wheels"
+CARGO_TARGET_DIR=$place/build "$environment/bin/maturin" build --quiet --release --locked --interpreter "$python" \
+    --manifest-path python/Cargo.toml --out "$place/wheels"
+wheel=$(ls "$place"/wheels/*.whl)
+say "wheel: $wheel"
+[ "${1:-}" != --wheel ] || exit 0
+
+"$python" -m pip install --quiet --force-reinstall --no-deps "$wheel"
+# From where no source of the package is found in place of the wheel.
+tests=$PWD/python/tests
+cd "$place"
+exec "$python" "$tests/run.py" "$@"
