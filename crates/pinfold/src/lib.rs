@@ -92,6 +92,8 @@ pub use self::{
 pub use self::{
     memory::{reassembly, translate},
     policy::route,
+    wire::layout::{LANE_GROWTH_MAX, PAIR_BYTES_MIN},
+    worker::config::LANE_BYTES_MAX,
 };
 
 /// Names a peer of one endpoint. Never used again within the endpoint's life.

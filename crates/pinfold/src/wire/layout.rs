@@ -50,6 +50,18 @@ const DIRECTION_CONTROL: usize = 1024;
 const RINGS_AT: usize = PAGE;
 const BULK_AT: usize = 256 << 10;
 
+/// Bytes that one direction of a pair may grow by, in slots and bulk bytes, if the budget of its
+/// sending endpoint has them.
+#[cfg(feature = "internals")]
+pub const LANE_GROWTH_MAX: usize = RING_BYTES - RING_SLOTS_MIN as usize * DESCRIPTOR_BYTES
+    + (BULK_BYTES_MAX - BULK_BYTES_MIN) as usize;
+
+/// Bytes of a pair whose lanes have not grown, and both have been used: the control page, and for
+/// each direction a page of descriptors and one of bulk bytes.
+#[cfg(feature = "internals")]
+pub const PAIR_BYTES_MIN: usize =
+    PAGE + 2 * (RING_SLOTS_MIN as usize * DESCRIPTOR_BYTES + BULK_BYTES_MIN as usize);
+
 /// Bytes of the file behind one pair's segment.
 pub(crate) const SEGMENT_BYTES: usize = BULK_AT + 2 * BULK_BYTES_MAX as usize;
 

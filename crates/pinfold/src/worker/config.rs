@@ -25,6 +25,9 @@ pub enum Progress {
     Dedicated,
 }
 
+/// The default of [`Builder::lane_bytes_max`](crate::Builder::lane_bytes_max).
+pub const LANE_BYTES_MAX: usize = 64 << 20;
+
 /// The settings of an endpoint. Made by [`Builder`](crate::Builder).
 #[derive(Clone, Debug)]
 pub(crate) struct Config {
@@ -86,7 +89,7 @@ impl Default for Config {
             progress: Progress::Inline,
             connect_timeout: Duration::from_secs(30),
             reconnect_timeout: Duration::from_secs(10),
-            lane_bytes_max: 64 << 20,
+            lane_bytes_max: LANE_BYTES_MAX,
             unexpected_bytes_max: 128 << 20,
             peers_max: 1 << 20,
             mapped_bytes_max: 1 << 40,

@@ -9,6 +9,7 @@
 
 use crate::{
     Path,
+    policy::route::DIRECT_FROM,
     protocol::rma::{served::results, way::Served},
     status::Tally,
     transport::shm::ring::Violation,
@@ -25,9 +26,6 @@ use crate::{
     },
 };
 
-/// Messages from this length on go past the lane: the copy through the lane costs more than a frame
-/// of its own.
-const DIRECT_FROM: u64 = 16 << 10;
 /// Messages that may be in flight past the lane.
 const DIRECT_MAX: usize = 64;
 

@@ -11,6 +11,7 @@ pub(crate) mod halves;
 mod keep;
 mod learn;
 mod path;
+mod pin_limits;
 mod receipt;
 mod refusal;
 mod send_costs;
@@ -25,12 +26,13 @@ pub(crate) use halves::{Halves, TOLD_FROM};
 pub(crate) use keep::{measures, model};
 pub(crate) use learn::Learner;
 pub use path::{Path, PathSet};
+pub use pin_limits::PinLimits;
 pub use receipt::Receipt;
 pub(crate) use receipt::Why;
 pub(crate) use refusal::MISSING;
 pub use refusal::Refusal;
 pub use send_modes::{
-    CostCurve, Outgoing, PAGES_MAX, SendCost, SendDriver, SendMemory, SendMode, SendModes,
-    SendPicker, SentFrom, SourceCost,
+    CostCurve, DIRECT_FROM, Outgoing, PAGES_MAX, SendCost, SendDriver, SendMemory, SendMode,
+    SendModes, SendPicker, SentFrom, SourceCost,
 };
 pub(crate) use send_route::SendRoute;

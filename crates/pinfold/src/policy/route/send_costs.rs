@@ -65,6 +65,19 @@ impl Known {
     }
 }
 
+impl SendModes {
+    /// The costs that endpoints begin with, before a send has told any: of a Xeon of 2023.
+    pub fn priors() -> SendModes {
+        let mut priors = SendModes::default();
+        for (mode, fixed, mib) in PRIORS {
+            let curve = CostCurve::through([(0, fixed), (1 << 20, fixed + mib)]);
+            let cost = SourceCost { curve, several_ns: 0.0, piece_ns: 0.0 };
+            priors.learn(mode, SendCost { cache: cost.clone(), memory: cost });
+        }
+        priors
+    }
+}
+
 /// The costs of all modes, and the modes last chosen.
 #[derive(Clone, Debug)]
 pub(crate) struct SendCosts {
@@ -76,14 +89,8 @@ pub(crate) struct SendCosts {
 impl SendCosts {
     /// Nothing is known but what is the same everywhere.
     pub(crate) fn new() -> SendCosts {
-        let mut priors = SendModes::default();
-        for (mode, fixed, mib) in PRIORS {
-            let curve = CostCurve::through([(0, fixed), (1 << 20, fixed + mib)]);
-            let cost = SourceCost { curve, several_ns: 0.0, piece_ns: 0.0 };
-            priors.learn(mode, SendCost { cache: cost.clone(), memory: cost });
-        }
         let known = [[Known::NOTHING; CLASSES]; MODES];
-        SendCosts { priors, known, chosen: [None; CLASSES] }
+        SendCosts { priors: SendModes::priors(), known, chosen: [None; CLASSES] }
     }
 
     /// A call has sent `bytes` bytes in `ns` nanoseconds.

@@ -118,6 +118,10 @@ pub struct Outgoing {
 /// built otherwise). The kernel refuses more with `EMSGSIZE`, where it does not copy.
 pub const PAGES_MAX: usize = 17;
 
+/// Messages to other hosts from this length on, in bytes, go past the lane, by one of these modes:
+/// the copy through the lane costs more than a frame of its own.
+pub const DIRECT_FROM: u64 = 16 << 10;
+
 /// A cost over size: straight lines between points.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct CostCurve {

@@ -38,17 +38,12 @@ use crate::{
         TranslationLevel,
         own::{OwnHold, process::Share},
     },
+    policy::route::PinLimits,
 };
 
-/// Bytes that an endpoint may have pinned at most; and that part of the bytes that an ordinary user
-/// may lock. All endpoints together leave one such part of those bytes to sends that pin for
-/// themselves.
-const PINNED_MAX: u64 = 1 << 30;
-const PINNED_SHARE: u64 = 2;
-const UNPINNED_SHARE: u64 = 4;
 /// Bytes of one send whose pages are held for it: it is charged for what it asks for, not for what
 /// is sent.
-pub(super) const PER_SEND_MAX: usize = 512 << 10;
+pub(super) const PER_SEND_MAX: usize = PinLimits::SEND_BYTES_MAX;
 /// Bytes of any other.
 const COPIED_MAX: usize = 1 << 30;
 /// Parts of fewer bytes, such as a header in front of a message, are copied beside longer ones: to
@@ -428,8 +423,8 @@ impl Cache {
     fn new(driver: &Driver) -> Result<Cache, Missing> {
         driver.may()?;
         let limit = trial::soft_limit(Limited::LockedBytes).unwrap_or(u64::MAX);
-        let bytes = (limit / PINNED_SHARE).min(PINNED_MAX);
-        let share = Share::open(bytes, limit - limit / UNPINNED_SHARE).map_err(|why| {
+        let PinLimits { endpoint_bytes, process_bytes } = PinLimits::of(limit);
+        let share = Share::open(endpoint_bytes, process_bytes).map_err(|why| {
             tracing::debug!(%why, "no memory is kept pinned");
             if why.may_pass() { Missing::Now } else { Missing::ForGood }
         })?;
