@@ -7,6 +7,7 @@
 //!
 //! The modules, top to bottom; each uses only those below it:
 //!
+//! - [`size`]: settings for a program, by the library's own policies and a trace.
 //! - [`report`], [`table`], [`plot`], [`compare`]: the ways to show results.
 //! - [`runner`], [`store`]: running what is not stored yet; the results that are kept.
 //! - [`registry`]: the table of all experiments.
@@ -39,6 +40,7 @@ pub mod random;
 pub mod registry;
 pub mod report;
 pub mod runner;
+pub mod size;
 pub mod store;
 pub mod table;
 pub mod workloads;

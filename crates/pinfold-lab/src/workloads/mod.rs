@@ -17,6 +17,7 @@ pub mod sample;
 pub mod sockets;
 #[cfg(test)]
 mod tests;
+pub mod zipf;
 
 /// The part of a program that a rank runs.
 pub trait Program {

@@ -13,6 +13,7 @@ use crate::{
     },
     outcome::{Axis, Claim, Column, Finding, Outcome, Plot, Value},
     random::Random,
+    workloads::zipf::Zipf,
 };
 
 /// Each transfer's buffer, pages.
@@ -31,23 +32,10 @@ struct Trace {
     buffers: Vec<u64>,
 }
 
-/// Buffers by Zipf's law with exponent 0.9, the popular ones anywhere.
+/// The buffers of so many transfers, by Zipf's law.
 fn zipf(random: &mut Random, buffers: u64, count: usize) -> Vec<u64> {
-    let mut sum = 0.0;
-    let weight = |rank: u64| (rank as f64).powf(-0.9);
-    let sums: Vec<f64> = (1..=buffers)
-        .map(|rank| {
-            sum += weight(rank);
-            sum
-        })
-        .collect();
-    let mut names: Vec<u64> = (0..buffers).collect();
-    random.shuffle(&mut names);
-    let mut one = || {
-        let at = random.part() * sum;
-        names[sums.partition_point(|sum| *sum <= at).min(names.len() - 1)]
-    };
-    (0..count).map(|_| one()).collect()
+    let popular = Zipf::new(random, buffers);
+    (0..count).map(|_| popular.pick(random)).collect()
 }
 
 fn traces(run: &Run<'_>, count: usize) -> [Trace; 3] {
