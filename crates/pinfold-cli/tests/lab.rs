@@ -205,3 +205,53 @@ fn comparisons_name_what_differs() {
     let (text, _) = place.ends("compare one two", 1);
     assert_eq!(text, "pm-pin: only the first has it\n");
 }
+
+#[test]
+fn a_program_is_sized_the_same_each_time_and_each_figure_has_a_source() {
+    let place = Place::new();
+    let words = "size --peers 16 --mix 64:8,64K:2,1M:1 --memlock 64M --reuse 90 --nic-tlb 1024";
+    let (json, _) = place.ends(&format!("{words} --json"), 0);
+    assert_eq!(place.ends(&format!("{words} --json"), 0).0, json);
+    let object = &lines(&json)[0];
+    assert_eq!(object["inputs"]["mix"][1]["bytes"], 65_536);
+    let figures = object["figures"].as_array().unwrap();
+    assert!(figures.iter().all(|it| !it["from"].as_str().unwrap().is_empty()), "{json}");
+    let value = |name: &str| &figures.iter().find(|it| it["name"] == name).unwrap()["value"];
+    let number = |name: &str| value(name).as_f64().unwrap();
+    assert_eq!(number("inline up to"), 56.0);
+    assert_eq!(value("mix 2: tcp mode"), "pinned per send");
+    assert_eq!(value("mix 3: tcp mode"), "cached pins");
+    assert_eq!(number("pin-down cache: most"), f64::from(32 << 20));
+    let budget = number("pin-down cache: budget");
+    assert!(budget > 0.0 && budget <= f64::from(32 << 20), "{budget}");
+    assert!(number("nic tlb: misses with these") < 1.0);
+    assert!(
+        number("nic tlb: entries wanted") > 1024.0 && number("nic tlb: misses as given") >= 1.0
+    );
+
+    let sensitivity = object["sensitivity"].as_array().unwrap();
+    assert_eq!(sensitivity.len(), 10);
+    let of = |input: &str| sensitivity.iter().find(|it| it["input"] == input).unwrap();
+    let peers = of("peers")["changes"].as_array().unwrap();
+    assert!(peers.iter().any(|it| it["name"] == "lanes: least, all peers"), "{json}");
+    let (text, _) = place.ends(words, 0);
+    assert!(text.contains("memlock halved: ") && text.contains("from the library's"), "{text}");
+}
+
+#[test]
+fn sizes_of_no_program_are_refused() {
+    let place = Place::new();
+    let rest = "--memlock 1M --reuse";
+    for (words, says) in [
+        ("size", "required arguments"),
+        ("size --peers 1 --mix 64K --memlock 1 --reuse 1", "write LEN:SHARE"),
+        (&*format!("size --peers 0 --mix 1:1 {rest} 1"), "0 peers"),
+        (&*format!("size --peers 1 --mix 1:1 {rest} 101"), "cannot be used again"),
+        (&*format!("size --peers 1 --mix 1:1 {rest} 1 --nic-tlb 3"), "power of two"),
+        (&*format!("size --peers 1 --mix 1G:1 {rest} 1"), "1 to 67108864"),
+        (&*format!("size --peers 1 --mix 1:0 {rest} 1"), "share of 0"),
+    ] {
+        let (out, why) = place.ends(words, 2);
+        assert!(out.is_empty() && why.contains(says), "{words}: {why}");
+    }
+}

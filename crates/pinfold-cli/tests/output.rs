@@ -16,7 +16,7 @@ const CLOSED: i32 = 128 + 13;
 const LAB: &str = concat!(env!("CARGO_TARGET_TMPDIR"), "/lab-output");
 
 /// Commands that print, and end by themselves.
-const COMMANDS: [&[&str]; 33] = [
+const COMMANDS: [&[&str]; 35] = [
     &["--help"],
     &["-h"],
     &["help"],
@@ -38,6 +38,8 @@ const COMMANDS: [&[&str]; 33] = [
     &["lab", "run", "--help"],
     &["lab", "report", "--help"],
     &["lab", "compare", "--help"],
+    &["lab", "size", "--help"],
+    &["lab", "size", "--peers", "2", "--mix", "64K:1", "--memlock", "1M", "--reuse", "50"],
     &["lab", "list"],
     &["lab", "list", "--json"],
     &["lab", "run", "ape-system", "--no-here", "--json", "--out", LAB],

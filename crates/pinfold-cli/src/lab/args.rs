@@ -19,6 +19,7 @@ pub(super) enum Action {
     Run(RunArgs),
     Report(ReportArgs),
     Compare(CompareArgs),
+    Size(super::size::SizeArgs),
 }
 
 /// List all experiments, with their claims

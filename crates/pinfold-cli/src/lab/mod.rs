@@ -1,9 +1,11 @@
 //! `pinfold lab`: the papers' experiments. All that they are and do is in [`pinfold_lab`].
 //!
 //! - [`args`]: the options. [`text`]: results for people. [`bar`]: progress.
+//! - [`size`]: `pinfold lab size`, its options and its text.
 
 mod args;
 mod bar;
+mod size;
 mod text;
 
 use std::process::ExitCode;
@@ -14,6 +16,7 @@ use pinfold_lab::{
     experiment::Experiment,
     registry, report,
     runner::{self, Ran},
+    size::Wrong,
     store::{Store, Terms},
     table,
 };
@@ -33,6 +36,8 @@ use crate::{
 enum Fail {
     /// The command line names what is not there.
     Usage(LabError),
+    /// The program that is to be sized makes no sense.
+    Inputs(Wrong),
     /// The experiment or a file failed.
     Lab(LabError),
     /// Claims fail in their models, or two results differ. It has been printed.
@@ -52,6 +57,12 @@ impl From<LabError> for Fail {
     }
 }
 
+impl From<Wrong> for Fail {
+    fn from(why: Wrong) -> Fail {
+        Fail::Inputs(why)
+    }
+}
+
 impl From<Lost> for Fail {
     fn from(lost: Lost) -> Fail {
         Fail::Lost(lost)
@@ -66,10 +77,12 @@ pub(crate) fn run(args: &LabArgs) -> ExitCode {
         Action::Run(args) => run_some(args),
         Action::Report(args) => report(args),
         Action::Compare(args) => compare(args),
+        Action::Size(args) => size::size(args),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(Fail::Usage(why)) => exit::usage(why),
+        Err(Fail::Inputs(why)) => exit::usage(why),
         Err(Fail::Lab(why)) => exit::failed(why),
         Err(Fail::Told) => ExitCode::FAILURE,
         Err(Fail::Lost(lost)) => exit::end(Err(End::Lost(lost))),
