@@ -9,6 +9,8 @@ mod harness;
 mod namespaces;
 #[path = "top/output.rs"]
 mod output;
+#[path = "top/prometheus.rs"]
+mod prometheus;
 #[path = "top/roles.rs"]
 mod roles;
 #[path = "top/spaces.rs"]

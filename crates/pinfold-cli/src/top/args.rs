@@ -18,6 +18,10 @@ pub(crate) struct TopArgs {
     #[arg(long)]
     json: bool,
 
+    /// Print metrics for Prometheus (its text format), once
+    #[arg(long, conflicts_with_all = ["json", "interval"])]
+    prometheus: bool,
+
     /// Seconds between two looks, 0.1 to 3600 [default: 1]
     #[arg(long, value_name = "SECONDS", value_parser = interval)]
     interval: Option<Duration>,
@@ -33,6 +37,7 @@ Examples:
   pinfold top --once
   pinfold top --json | jq 'select(.kind == \"peer\" and .blocked)'
   pinfold top --json --interval 5 --pid 4711
+  pinfold top --prometheus > /var/lib/node_exporter/pinfold.prom.new
 
 Columns: messages and bytes, sent and received, a second (with --once: ever); QUEUED sends that are
 not out yet, or that the receiver has not asked for; HELD bytes that came before anybody asked for
@@ -89,16 +94,32 @@ fn interval(text: &str) -> Result<Duration, String> {
     Ok(Duration::from_secs_f64(seconds))
 }
 
+/// The form of the output.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Form {
+    /// A table, for people.
+    Table,
+    Json,
+    Prometheus,
+}
+
 impl TopArgs {
-    /// Returns whether the output is for a program.
-    pub(super) fn json(&self) -> bool {
-        self.json
+    pub(super) fn form(&self) -> Form {
+        match (self.json, self.prometheus) {
+            (_, true) => Form::Prometheus,
+            (true, false) => Form::Json,
+            (false, false) => Form::Table,
+        }
     }
 
     /// Time from look to look, if there is to be more than one.
     pub(super) fn again(&self, terminal: bool) -> Option<Duration> {
         let interval = self.interval.unwrap_or(Duration::from_secs(1));
-        let again = if self.json { self.interval.is_some() } else { terminal };
+        let again = match self.form() {
+            Form::Table => terminal,
+            Form::Json => self.interval.is_some(),
+            Form::Prometheus => false,
+        };
         (again && !self.once).then_some(interval)
     }
 }
@@ -112,6 +133,7 @@ mod tests {
         let args = |once, json, interval: Option<u64>| TopArgs {
             once,
             json,
+            prometheus: false,
             interval: interval.map(Duration::from_secs),
             pid: None,
         };
@@ -122,6 +144,8 @@ mod tests {
         assert_eq!(args(false, true, None).again(true), None);
         assert_eq!(args(false, true, Some(1)).again(false), second);
         assert_eq!(args(true, true, Some(1)).again(true), None);
+        let metrics = TopArgs { prometheus: true, ..args(false, false, None) };
+        assert_eq!((metrics.form(), metrics.again(true)), (Form::Prometheus, None));
     }
 
     #[test]

@@ -154,7 +154,8 @@ pub(super) fn render(view: &View, flows: &Flows, time_ms: u64) -> serde_json::Re
     Ok(text)
 }
 
-fn problem(trouble: &Trouble) -> &'static str {
+/// The name of a trouble's kind, for programs.
+pub(super) fn problem(trouble: &Trouble) -> &'static str {
     match trouble.what {
         Problem::OtherVersion(_) => "other_version",
         Problem::Nonsense(_) => "nonsense",
@@ -306,7 +307,8 @@ fn by_path(counts: &[PathCount]) -> ByPath {
     Path::ALL.into_iter().map(Path::name).zip(counts.iter().copied()).collect()
 }
 
-fn hex(id: &[u8]) -> String {
+/// An identifier as digits.
+pub(super) fn hex(id: &[u8]) -> String {
     id.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 

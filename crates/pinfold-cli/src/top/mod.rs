@@ -3,14 +3,16 @@
 //! - [`args`]: the options.
 //! - [`flow`]: totals and rates.
 //! - [`json`], [`table`]: the output, for programs and for people; [`layout`]: its columns;
-//!   [`screen`]: on a terminal.
+//!   [`screen`]: on a terminal. [`prometheus`]: as metrics, in the format of [`exposition`].
 //!
 //! All its facts come from [`pinfold::status`].
 
 mod args;
+mod exposition;
 mod flow;
 mod json;
 mod layout;
+mod prometheus;
 mod screen;
 mod table;
 
@@ -25,7 +27,7 @@ use std::{
 pub(crate) use args::TopArgs;
 use pinfold::status;
 
-use self::{flow::Flows, screen::Screen};
+use self::{args::Form, flow::Flows, screen::Screen};
 use crate::{
     exit::{self, End},
     fold::width_of_stdout,
@@ -46,7 +48,7 @@ pub(crate) fn run(args: &TopArgs) -> ExitCode {
 
 fn watch(args: &TopArgs) -> Result<(), End> {
     let again = args.again(io::stdout().is_terminal());
-    let mut screen = (!args.json() && again.is_some()).then(Screen::default);
+    let mut screen = (args.form() == Form::Table && again.is_some()).then(Screen::default);
     // Otherwise the first signal ends the program, as usual.
     let interrupted = if again.is_some() { Some(interrupts()?) } else { None };
     let mut flows = Flows::default();
@@ -68,17 +70,21 @@ fn watch(args: &TopArgs) -> Result<(), End> {
             }));
         }
         flows.look(&view, Instant::now());
-        if args.json() {
-            let time = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-            let text = json::render(&view, &flows, time.as_millis() as u64);
-            print(&text.map_err(|why| format!("cannot write what was seen: {why}"))?)?;
-        } else {
-            let size = screen.as_ref().map(Screen::size);
-            let width = size.map_or_else(width_of_stdout, |(columns, _)| Some(columns));
-            let lines = table::render(&view, &flows, again.is_some(), width);
-            match (&mut screen, size) {
-                (Some(screen), Some(size)) => print(&screen.text(&lines, size))?,
-                _ => print(&(lines.join("\n") + "\n"))?,
+        match args.form() {
+            Form::Prometheus => print(&prometheus::render(&view))?,
+            Form::Json => {
+                let time = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+                let text = json::render(&view, &flows, time.as_millis() as u64);
+                print(&text.map_err(|why| format!("cannot write what was seen: {why}"))?)?;
+            }
+            Form::Table => {
+                let size = screen.as_ref().map(Screen::size);
+                let width = size.map_or_else(width_of_stdout, |(columns, _)| Some(columns));
+                let lines = table::render(&view, &flows, again.is_some(), width);
+                match (&mut screen, size) {
+                    (Some(screen), Some(size)) => print(&screen.text(&lines, size))?,
+                    _ => print(&(lines.join("\n") + "\n"))?,
+                }
             }
         }
         let (Some(interval), Some(interrupted)) = (again, &interrupted) else { return Ok(()) };

@@ -194,7 +194,8 @@ pub fn sleeper(_: &Args) {
 /// Has an endpoint: alone if asked for, else connected to a sleeper.
 pub fn loner(args: &Args) {
     if args.has("alone") {
-        let _endpoint = Endpoint::builder().label("alone").build().unwrap();
+        let label = if args.has("label") { args.text("label") } else { "alone" };
+        let _endpoint = Endpoint::builder().label(label).build().unwrap();
         if args.has("closed") {
             rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable)
                 .unwrap();
