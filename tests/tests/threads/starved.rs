@@ -1,7 +1,7 @@
 //! Threads, descriptors and memory that are not to be had for a while: nothing hangs meanwhile, and
 //! nothing remembers it when they are to be had again.
 
-use std::{fs, io, os::fd::AsRawFd, thread};
+use std::{fs, io, os::fd::AsRawFd, pin::pin, thread};
 
 use pinfold::{
     Builder, Endpoint, Error, PeerId, Progress, SendDriver, SendMode,
@@ -66,6 +66,17 @@ fn exchange(one: &(Endpoint, PeerId), two: &(Endpoint, PeerId), len: usize) {
     assert_eq!(sent.expect("it goes").bytes, len as u64);
 }
 
+/// The same for a short message whose receive has to wait: it is polled before the message is sent.
+fn exchange_late(one: &(Endpoint, PeerId), two: &(Endpoint, PeerId)) {
+    let mut receive = pin!(one.0.recv_message(one.1, 7));
+    assert!(block_on(futures_lite::future::poll_once(receive.as_mut())).is_none());
+    let bytes = stamp::bytes(100, 7);
+    let (message, (sent, _)) =
+        block_on(futures_lite::future::zip(receive, two.0.send_owned(two.1, 7, bytes)));
+    stamp::check(&message.expect("it comes"), 7);
+    assert_eq!(sent.expect("it goes").bytes, 100);
+}
+
 fn threads_named(name: &str) -> usize {
     let tasks = fs::read_dir("/proc/self/task").expect("/proc").filter_map(io::Result::ok);
     let names = tasks.map(|task| fs::read_to_string(task.path().join("comm")).unwrap_or_default());
@@ -109,8 +120,8 @@ pub fn threadless(_: &Args) {
     drop(limited);
     // The endpoints are as if there had been threads all the time.
     until(|| {
-        exchange(&ends.0, &ends.1, 100);
-        exchange(&ends.1, &ends.0, 100_000);
+        exchange_late(&ends.0, &ends.1);
+        exchange_late(&ends.1, &ends.0);
         threads_named("pinfold") == 2
     });
     copy().unwrap();
