@@ -2,7 +2,6 @@
 # Does clippy have anything to say, with and without the features?
 . "$(dirname "$0")/lib.sh"
 cargo clippy --version > /dev/null 2>&1 || skip "clippy is not installed"
-cargo clippy --locked --workspace --all-targets -- -D warnings
 cargo clippy --locked --workspace --all-targets --all-features -- -D warnings
 cargo clippy --locked --package pinfold --no-default-features -- -D warnings
 # Checking the extension module takes no interpreter.

@@ -32,8 +32,10 @@ python=$environment/bin/python
 
 say "the wheel"
 rm -rf "$place/wheels"
-CARGO_TARGET_DIR=$place/build "$environment/bin/maturin" build --quiet --release --locked --interpreter "$python" \
-    --manifest-path python/Cargo.toml --out "$place/wheels"
+# What is only tested is linked sooner.
+if [ "${1:-}" = --wheel ]; then profile=release; else profile=checked; fi
+CARGO_TARGET_DIR=$place/build "$environment/bin/maturin" build --quiet --profile "$profile" --locked \
+    --interpreter "$python" --manifest-path python/Cargo.toml --out "$place/wheels"
 wheel=$(ls "$place"/wheels/*.whl)
 say "wheel: $wheel"
 [ "${1:-}" != --wheel ] || exit 0
