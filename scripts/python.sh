@@ -6,7 +6,7 @@
 place=$target/python
 environment=$place/venv
 tools="maturin>=1.9.4,<2"
-# What the tests use where it can be had; those that lack something are skipped, and say so.
+# The tests use these where they can be had; those that lack something are skipped, and say so.
 libraries=(numpy pyzmq)
 
 have python3 || skip "no Python 3 here; run: scripts/setup.sh"
@@ -32,7 +32,7 @@ python=$environment/bin/python
 
 say "the wheel"
 rm -rf "$place/wheels"
-# What is only tested is linked sooner.
+# A wheel that is only tested is linked sooner.
 if [ "${1:-}" = --wheel ]; then profile=release; else profile=checked; fi
 CARGO_TARGET_DIR=$place/build "$environment/bin/maturin" build --quiet --profile "$profile" --locked \
     --interpreter "$python" --manifest-path python/Cargo.toml --out "$place/wheels"

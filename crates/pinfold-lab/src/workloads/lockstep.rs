@@ -72,7 +72,7 @@ impl Carrier for Rank<'_> {
 /// Runs a program, each rank's part of it.
 ///
 /// # Errors
-/// What a rank said, or that they do not agree on the end.
+/// The sentence of a rank that failed, or that they do not agree on the end.
 pub fn run<P: Program>(programs: &mut [P]) -> Result<Vec<Log>, String> {
     let memories = programs.iter().map(|program| vec![0; program.memory_bytes()]).collect();
     drive(programs, memories, true)

@@ -152,6 +152,8 @@ pub(crate) fn update_gauges(engine: &Engine) {
 /// Stores that the endpoint has looked around.
 pub(crate) fn update_credit_gauges_if_due(engine: &mut Engine, now_ns: u64) {
     engine.core.status.looked_ns.set(now_ns);
+    // A program that never waits finds the end of a shortage here.
+    engine.core.is_short = engine.core.is_short && engine.spin.is_short(now_ns);
     update_gauges(engine);
     if now_ns >= engine.credit_at {
         engine.credit_at = now_ns + CREDIT_EVERY_NS;
