@@ -35,6 +35,7 @@ fn ways_to_send() {
         let (from, memory) = (SentFrom::Cache, SendMemory::Unregistered);
         let message = Outgoing { bytes: 5000, pieces: 3, pages: 4, from, memory };
         assert!(SendModes::is_possible(SendMode::Plain, &message));
+        assert!(SendModes::priors().predict(SendMode::Plain, &message).is_some());
         assert!(modes.predict(SendMode::TwoCopy, &message).is_some());
         assert_eq!(modes.pick(&message), SendMode::TwoCopy);
         assert_eq!(SendPicker::new(modes).pick(&message), SendMode::TwoCopy);

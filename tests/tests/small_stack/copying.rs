@@ -127,6 +127,8 @@ fn measurements() {
             Ok(found) => assert!(found.measured <= found.cases && !format!("{found:?}").is_empty()),
             Err(error) => assert!(!error.to_string().is_empty()),
         }
+        assert!(Probe::is_right(CacheState::Cached, 7, 10));
+        assert!(!Probe::is_right(CacheState::Uncached, 7, 10));
         let line = [0; 64];
         match Probe::calibrate() {
             Ok(probe) => {
