@@ -13,7 +13,7 @@ use std::{
 
 use pinfold::{Endpoint, PeerId, Progress, RegionKey, Registered, RemoteRegion, Rights};
 
-use super::{Carrier, Kind, Log, Node, Program, Transfer};
+use super::{Carrier, Kind, Log, Node, Program, Transfer, lockstep};
 
 /// Handlers of active messages.
 const STORE: u32 = 1;
@@ -277,4 +277,21 @@ pub fn run<P: Program + Send>(programs: &mut [P]) -> Result<Vec<Log>, String> {
         return Err(why.clone());
     }
     all.into_iter().collect()
+}
+
+/// Runs `one` for real and `other`, the same program, in lock step, and compares their transfers.
+/// Returns how many there were.
+///
+/// # Errors
+/// The transfers differ; or either failed.
+pub fn run_beside<P: Program + Send>(
+    name: &str,
+    one: &mut [P],
+    other: &mut [P],
+) -> Result<usize, String> {
+    let logs = run(one)?;
+    if lockstep::run(other)? != logs {
+        return Err(format!("{name} has other transfers here"));
+    }
+    Ok(logs.iter().flatten().map(Vec::len).sum())
 }

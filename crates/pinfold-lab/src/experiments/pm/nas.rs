@@ -7,7 +7,7 @@ use crate::{
     outcome::{Axis, Claim, Column, Finding, Outcome, Plot, Value},
     random::Random,
     workloads::{
-        Log, Program,
+        Log,
         fourier::Fourier,
         integer_sort::IntegerSort,
         live, lockstep,
@@ -128,21 +128,13 @@ fn here() -> Result<String, String> {
     const FEW: usize = 4;
     let make = || IntegerSort::all(FEW, 1 << 16, 1 << 14, 3, 2);
     let (mut sort, mut other) = (make(), make());
-    let mut transfers = same("integer sort", &mut sort, &mut other)?;
+    let mut transfers = live::run_beside("integer sort", &mut sort, &mut other)?;
     IntegerSort::check(&sort)?;
     let make = || Fourier::all(FEW, [16, 16, 32], 2, true);
     let (mut transform, mut other) = (make(), make());
-    transfers += same("the transform", &mut transform, &mut other)?;
+    transfers += live::run_beside("the transform", &mut transform, &mut other)?;
     Fourier::check(&transform)?;
     Ok(format!("{transfers} transfers by {FEW} endpoints are the same, and the results right"))
-}
-
-fn same<P: Program + Send>(name: &str, one: &mut [P], other: &mut [P]) -> Result<usize, String> {
-    let logs = live::run(one)?;
-    if lockstep::run(other)? != logs {
-        return Err(format!("{name} has other transfers here"));
-    }
-    Ok(logs.iter().flatten().map(Vec::len).sum())
 }
 
 /// Runs the experiment. Not shorter in quick runs.

@@ -162,27 +162,19 @@ fn traces(run: &mut Run<'_>) -> Result<Vec<Trace>, LabError> {
 fn here() -> Result<String, String> {
     const FEW: usize = 4;
     let (mut matrix, mut other) = (Matrix::all(FEW, 8, 16, true), Matrix::all(FEW, 8, 16, true));
-    let mut transfers = same("matrix multiply", &mut matrix, &mut other)?;
+    let mut transfers = live::run_beside("matrix multiply", &mut matrix, &mut other)?;
     matrix.iter().try_for_each(Matrix::check)?;
     let keys = 16 << 10;
     let (mut radix, mut other) = (Radix::all(FEW, keys, 5), Radix::all(FEW, keys, 5));
-    transfers += same("radix sort", &mut radix, &mut other)?;
+    transfers += live::run_beside("radix sort", &mut radix, &mut other)?;
     Radix::check(&radix)?;
     for large in [false, true] {
         let make = || Sample::all(FEW, keys, large, true, 5);
         let (mut sample, mut other) = (make(), make());
-        transfers += same("sample sort", &mut sample, &mut other)?;
+        transfers += live::run_beside("sample sort", &mut sample, &mut other)?;
         Sample::check(&sample)?;
     }
     Ok(format!("{transfers} transfers by {FEW} endpoints are the same, and the results right"))
-}
-
-fn same<P: Program + Send>(name: &str, one: &mut [P], other: &mut [P]) -> Result<usize, String> {
-    let logs = live::run(one)?;
-    if lockstep::run(other)? != logs {
-        return Err(format!("{name} has other transfers here"));
-    }
-    Ok(logs.iter().flatten().map(Vec::len).sum())
 }
 
 /// Runs the experiment.
