@@ -71,17 +71,14 @@ impl Pace {
     /// A turn has ended.
     fn note_turn(&mut self, engine: &mut Engine, shared: &Shared) {
         let now = clock::now_ns();
-        let mut is_short = false;
         if self.started == 0 {
             self.started = now;
-        } else if now - self.looked > HELD_UP_NS && scheduled::was_preempted()
-            || engine.spin.asks(now - self.started, now)
-        {
-            let is_preempted = now - self.looked > HELD_UP_NS;
-            is_short = shared.is_overcommitted().unwrap_or(is_preempted);
-        }
-        if is_short {
-            engine.spin.found_short(now);
+        } else {
+            let is_preempted = now - self.looked > HELD_UP_NS && scheduled::was_preempted();
+            let is_to_ask = is_preempted || engine.spin.asks(now - self.started, now);
+            if is_to_ask && shared.is_overcommitted().unwrap_or(is_preempted) {
+                engine.spin.found_short(now);
+            }
         }
         self.looked = now;
         self.turns = self.turns.wrapping_add(1);
