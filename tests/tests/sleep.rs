@@ -7,16 +7,17 @@ use std::{
 };
 
 use pinfold::{Endpoint, PeerId, Progress};
+use pinfold_sys::cpu::affinity;
 use pinfold_tests::{
     Args, Stage, block_on,
     role::{self, hear, note, say},
-    skip::{again, is_long},
+    skip::{again, is_long, skip},
     stage::all_end_well,
     stamp::Random,
 };
 use rustix::process::Signal;
 
-pinfold_tests::roles!(asker, answerer, streamer, sink);
+pinfold_tests::roles!(asker, answerer, streamer, sink, neighbour);
 
 /// The ways in which a side waits.
 const WAYS: [&str; 3] = ["calls", "thread", "futures"];
@@ -65,6 +66,24 @@ fn nobody_sleeps_through_a_message_that_was_sent_while_it_stood_still() {
     asker.expect("asked");
     asker.say("end");
     all_end_well(&mut [asker, answerer]);
+}
+
+/// Where others want all processors, a side that waits gives its own away, so that its peer runs.
+#[test]
+fn who_shares_its_processor_sleeps_at_each_message() {
+    let stage = Stage::new(120);
+    let processors = affinity::current_cpus().len();
+    if affinity::online_cpus() != Some(processors) {
+        return skip("this process has not all processors: who wants the others is not known");
+    }
+    let mut neighbour = stage.role("neighbour").with("threads", processors).spawn();
+    neighbour.expect("computing");
+    let mut sink = stage.role("sink").with("way", "sharing").spawn();
+    sink.expect("ready");
+    let streamer = stage.role("streamer").with("way", "sharing").spawn();
+    all_end_well(&mut [streamer, sink]);
+    neighbour.say("end");
+    all_end_well(&mut [neighbour]);
 }
 
 /// Processors are interrupted once a second, and when two meet, both if the two sleep at each
@@ -159,13 +178,34 @@ fn answerer(args: &Args) {
     assert!(endpoint.recv(peer, 3).unwrap_err().is_peer_gone());
 }
 
+/// Wants as many processors as it is told, until it hears that it is over.
+fn neighbour(args: &Args) {
+    for _ in 0..args.number("threads") {
+        thread::spawn(|| {
+            loop {
+                hint::spin_loop();
+            }
+        });
+    }
+    say("computing");
+    hear();
+}
+
 const MESSAGES: u64 = 100_000;
+/// Messages beside a neighbour, and the part of them for which a side sleeps at least: it spins
+/// again now and then, to find out whether the neighbour is still there.
+const SHARING: u64 = MESSAGES / 10;
+const SLEPT_FOR: u64 = SHARING / 2;
 
 fn streamer(args: &Args) {
     let (endpoint, peer) = role::connect(Endpoint::builder(), "sink");
     let (began, before) = (Instant::now(), endpoint.counters().barriers);
     let way = args.text("way");
-    let messages = if way == "sleeping" { MESSAGES / 20 } else { MESSAGES };
+    let messages = match way {
+        "sleeping" => MESSAGES / 20,
+        "sharing" => SHARING,
+        _ => MESSAGES,
+    };
     for number in 0..messages {
         endpoint.send(peer, 1, &number.to_ne_bytes()).unwrap();
         if way != "streaming" {
@@ -174,6 +214,10 @@ fn streamer(args: &Args) {
     }
     endpoint.send(peer, 2, b"").unwrap();
     counted(&endpoint, before, began);
+    if way == "sharing" {
+        let sleeps = endpoint.counters().sleeps;
+        assert!(sleeps >= SLEPT_FOR, "{sleeps} sleeps for {SHARING} messages");
+    }
     // The other side has counted, too.
     endpoint.recv(peer, 3).unwrap();
 }

@@ -13,6 +13,23 @@ use super::{
 /// Shorter copies go in line, by the C library: to choose would take a good part of their time.
 pub(crate) const BULK: usize = TRY_MIN;
 
+/// A maker of copies, in the engine or outside of it.
+pub(crate) trait CopyBytes {
+    /// Copies `len` bytes.
+    ///
+    /// # Safety
+    /// As for [`Copier::copy`].
+    unsafe fn copy(&mut self, from: *const u8, to: *mut u8, len: usize);
+}
+
+impl CopyBytes for Copier {
+    #[inline]
+    unsafe fn copy(&mut self, from: *const u8, to: *mut u8, len: usize) {
+        // SAFETY: as the caller promised.
+        unsafe { Copier::copy(self, from, to, len) }
+    }
+}
+
 /// The place where copies of one kind are made.
 pub(crate) struct Copier {
     handler: Handler<InForce>,

@@ -29,7 +29,7 @@ pub mod table;
 mod tune;
 pub mod tuned;
 
-pub(crate) use copier::{BULK, Copier};
+pub(crate) use copier::{BULK, Copier, CopyBytes};
 pub use facts::{CacheState, Reader};
 pub(crate) use handler::copy_for;
 pub use handler::{

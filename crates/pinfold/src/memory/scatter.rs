@@ -25,7 +25,7 @@ use super::{
     segments::{self, List},
 };
 use crate::{
-    copy::Copier,
+    copy::{Copier, CopyBytes},
     memory::arena::{self, ArenaRef, Mapping},
     transport::shm::{
         lane::{LaneRx, LaneTx},
@@ -347,7 +347,7 @@ impl Scatter {
     /// `EINVAL` if the arena has no such bytes; `ENOMEM` or `EFAULT` if it has no memory for them.
     pub(crate) fn copy_out_of(
         &self,
-        copier: &mut Copier,
+        copier: &mut impl CopyBytes,
         mapping: &Mapping,
         offset: u64,
         at: u64,
@@ -370,7 +370,7 @@ impl Scatter {
     /// As [`Scatter::copy_out_of`]; `EINVAL` also if the arena is not for peers to write.
     pub(crate) fn copy_into(
         &self,
-        copier: &mut Copier,
+        copier: &mut impl CopyBytes,
         mapping: &Mapping,
         offset: u64,
         at: u64,
@@ -390,26 +390,39 @@ impl Scatter {
     }
 
     /// Reads `len` bytes of process `pid`, from byte `from` of `remote`, to byte `at` of this.
-    /// Returns how many came, at least one.
+    /// Returns the number that came, at least one.
     ///
     /// # Errors
     /// `process_vm_readv(2)`'s; `EFAULT` also if nothing came.
-    pub(crate) fn get(&self, at: u64, pid: u32, remote: &Remote, len: u64) -> io::Result<u64> {
+    pub(crate) fn get(
+        &self,
+        at: u64,
+        pid: u32,
+        (remote, from): (&Remote, u64),
+        len: u64,
+    ) -> io::Result<u64> {
         let local = self.range(at, len);
         let len = local.iter().map(|part| part.len as u64).sum();
-        let remote = remote.range(at, len);
+        let remote = remote.range(from, len);
         // SAFETY: writable by the invariant.
         moved(unsafe { read_remote(pid, &local, &remote) })
     }
 
-    /// Writes `len` bytes of this from `at` into process `pid`, to byte `at` of `remote`.
+    /// Writes `len` bytes of this from `at` into process `pid`, to byte `to` of `remote`. Returns
+    /// the number that went, at least one.
     ///
     /// # Errors
     /// `process_vm_writev(2)`'s; `EFAULT` also if nothing went.
-    pub(crate) fn put(&self, at: u64, pid: u32, remote: &Remote, len: u64) -> io::Result<u64> {
+    pub(crate) fn put(
+        &self,
+        at: u64,
+        pid: u32,
+        (remote, to): (&Remote, u64),
+        len: u64,
+    ) -> io::Result<u64> {
         let local = self.range(at, len);
         let len = local.iter().map(|part| part.len as u64).sum();
-        let remote = remote.range(at, len);
+        let remote = remote.range(to, len);
         // SAFETY: readable by the invariant. The bytes written are memory that the peer itself
         // named for the purpose; the peer's process was seen alive just before.
         moved(unsafe { write_remote(pid, &local, &remote) })

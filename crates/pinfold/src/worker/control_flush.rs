@@ -137,7 +137,7 @@ impl Shared {
     /// Waits until all answers are delivered, or no longer needed.
     fn carry(self: Arc<Shared>) -> Result<()> {
         self.wait_for(None, Awaited::Anything, |engine| {
-            if owes_answers(engine) && !engine.closed {
+            if owes_answers(engine) && !engine.core.closed {
                 return None;
             }
             // Within the same entry: a thread that finds more answers after this starts another.

@@ -4,20 +4,21 @@ use std::{collections::VecDeque, sync::Arc};
 
 use super::{
     matching::Matcher,
-    op::{Bytes, OpKey, RecvStage, Wakes},
+    op::{Bytes, OpKey, RecvStage, Wakes, gone},
     op_table::OpTable,
     peer::Peer,
     prefault::Prefault,
     unlocked_counts::UnlockedCopies,
 };
 use crate::{
-    PeerId, Receipt,
+    Error, Gone, PeerId, Receipt,
     copy::{BULK, Copier, Largest},
     memory::imported_extents::ImportedExtents,
     policy::route::CostModel,
     protocol::{
         active::queue::Queues,
         handoff::{parts::List, state::Left},
+        rendezvous::copy_job::CopyJob,
         rma::registry::Registry,
     },
     status::Status,
@@ -67,6 +68,8 @@ pub(crate) struct Core {
     pub gets: VecDeque<OpKey>,
     /// Messages being written into their receivers' memory.
     pub puts: VecDeque<OpKey>,
+    /// Parts of those that some thread has to copy outside of the engine.
+    pub lent: Vec<CopyJob>,
     /// Peers (by index) with something queued that found no room.
     pub blocked: Vec<u32>,
     pub wakes: Wakes,
@@ -102,6 +105,7 @@ pub(crate) struct Core {
     pub strict: bool,
     /// True if pages of messages may be moved, where the program has said so.
     pub moves: Option<bool>,
+    pub closed: bool,
     /// True if there are fewer processors than threads that want one.
     pub is_short: bool,
 }
@@ -131,10 +135,22 @@ impl Core {
         }
     }
 
+    /// The error of an operation with a peer that is gone, `how`, or that went with the endpoint.
+    pub(crate) fn why_gone(&self, name: &str, how: Gone) -> Error {
+        if self.closed { Error::Closed } else { gone(name, how) }
+    }
+
+    /// Returns whether some push can claim a chunk, or end.
+    pub(crate) fn has_put_work(&self) -> bool {
+        self.puts.iter().any(|key| !self.ops.is_lent(*key))
+    }
+
     /// Returns whether some pull has bytes that this side can copy now, or soon.
     pub(crate) fn has_get_work(&mut self) -> bool {
         let gets = std::mem::take(&mut self.gets);
         let work = gets.iter().any(|key| match self.ops.recv_mut(*key).map(|op| &op.stage) {
+            // The thread that has a part of it goes on.
+            Some(RecvStage::Getting(get)) if get.is_lent() => false,
             Some(RecvStage::Getting(get)) => {
                 let claims = get.shared.is_none_or(|shared| shared.theirs.is_none());
                 get.reads && (claims || get.left.is_some())

@@ -20,6 +20,9 @@ impl OpTable {
         if op.done.is_some() {
             return;
         }
+        if op.lent.is_out() {
+            return op.lent.end_later(result);
+        }
         if let OpKind::Multi(multi) = &mut op.kind
             && multi.running > 0
         {

@@ -60,7 +60,6 @@ pub(crate) struct Engine {
     pub followers: Followers,
     /// True if a sleeping leader has to look again.
     pub kick: bool,
-    pub closed: bool,
     /// Extents of arenas of this process that were gone when the peers were last told.
     pub(super) gone_told: u64,
 }
@@ -80,6 +79,8 @@ impl Engine {
             ops: OpTable::default(),
             gets: VecDeque::new(),
             puts: VecDeque::new(),
+            lent: Vec::new(),
+            closed: false,
             blocked: Vec::new(),
             wakes: Wakes::default(),
             lane_budget: Budget::new(config.lane_bytes_max),
@@ -122,7 +123,6 @@ impl Engine {
             news: false,
             followers: Followers::default(),
             kick: false,
-            closed: false,
             gone_told: 0,
         }))
     }
@@ -130,7 +130,7 @@ impl Engine {
     /// Checks that the endpoint is still open.
     #[inline(always)]
     pub(crate) fn check(&self) -> Result<()> {
-        if self.closed {
+        if self.core.closed {
             return Err(Error::Closed);
         }
         Ok(())
@@ -144,7 +144,8 @@ impl Engine {
         let peers = &mut self.peers;
         let unasked = |index: &u32| peers.at_mut(*index).is_some_and(|peer| !peer.room_asked);
         self.kick |= self.core.blocked.iter().any(unasked)
-            || !self.core.puts.is_empty()
+            || !self.core.lent.is_empty()
+            || self.core.has_put_work()
             || self.core.has_get_work()
             || self.core.active.has_chores()
             || self.core.driver.has_news();

@@ -79,7 +79,7 @@ impl Took {
 
 #[inline(always)]
 pub(crate) fn is_usable(engine: &Engine) -> bool {
-    !engine.closed
+    !engine.core.closed
 }
 
 /// Returns whether the head of a lane is for the next receive, and no caller waits on the
@@ -119,7 +119,7 @@ fn must_look_around(engine: &mut Engine) -> bool {
 #[inline(always)]
 pub(crate) fn send_at_once(engine: &mut Engine, id: PeerId, tag: u64, memory: Part) -> bool {
     let (core, Some(peer)) = (&mut engine.core, engine.peers.get_mut(id)) else { return false };
-    !engine.closed && send_to(core, peer, tag, memory)
+    !core.closed && send_to(core, peer, tag, memory)
 }
 
 /// Sends a message of one part that fits a descriptor or one piece. `None`: it has to be

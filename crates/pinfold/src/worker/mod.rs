@@ -18,6 +18,7 @@
 //!   many messages.
 //! - `ends`: how operations end; `cancel`: how they are taken back; `abandoned`: how they are given
 //!   up.
+//! - [`lent`]: operations of which a part is copied outside of the engine; `copying`: by whom.
 //! - `progress`: the progress loop; `sleep`: how it stops polling without missing anything;
 //!   `transport_progress`, `transport_sends`, `poll_set`: connections with other hosts.
 //! - `teardown`: how peers go, and how the endpoint closes; `outstanding`: messages not delivered.
@@ -35,6 +36,7 @@ pub(crate) mod claims;
 pub(crate) mod config;
 pub(crate) mod connections;
 pub(crate) mod control_flush;
+pub(crate) mod copying;
 pub(crate) mod core;
 pub(crate) mod credit;
 pub(crate) mod deliver;
@@ -47,6 +49,7 @@ pub(crate) mod gauges;
 pub(crate) mod handshakes;
 pub(crate) mod inbound;
 pub(crate) mod inbound_stream;
+pub(crate) mod lent;
 pub(crate) mod matching;
 pub(crate) mod multi_recv;
 pub(crate) mod next_message;
@@ -80,6 +83,7 @@ pub(crate) mod transport_progress;
 pub(crate) mod transport_sends;
 pub(crate) mod try_send;
 pub(crate) mod unexpected;
+mod unlocked_copier;
 pub(crate) mod unlocked_copy;
 pub(crate) mod unlocked_counts;
 pub(crate) mod wait;

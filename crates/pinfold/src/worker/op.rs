@@ -19,7 +19,10 @@ use crate::{
         active::Verb,
         rendezvous::{Request, Rts},
     },
-    worker::matching::{PostedKey, UnexpectedKey},
+    worker::{
+        lent::Lent,
+        matching::{PostedKey, UnexpectedKey},
+    },
 };
 
 pub(crate) use super::op_key::OpKey;
@@ -339,6 +342,7 @@ pub(crate) struct Op {
     /// The sender of the message that a handler was seeing to when it asked for this.
     pub origin: Option<PeerId>,
     pub taker: Option<Box<dyn Taker>>,
+    pub lent: Lent,
 }
 
 /// The memory or state that has to stay until an operation has ended.
@@ -364,8 +368,9 @@ impl Op {
     #[inline(always)]
     pub(crate) fn kept(keeps: Option<Keeps>, kind: OpKind) -> Op {
         let abandoned = keeps.is_some();
-        let (origin, taker) = (None, None);
-        Op { kind, done: None, waker: None, waiting: 0, abandoned, keeps, origin, taker }
+        let (done, waker, waiting) = (None, None, 0);
+        let (origin, taker, lent) = (None, None, Lent::None);
+        Op { kind, done, waker, waiting, abandoned, keeps, origin, taker, lent }
     }
 }
 

@@ -121,9 +121,13 @@ impl OpTable {
         self.active_get(key).is_some_and(Get::awaits_sender)
     }
 
-    /// As [`OpTable::is_awaiting`], of this sender.
-    pub(crate) fn awaits_sender(&self, key: OpKey, peer: PeerId) -> bool {
-        self.active_get(key).is_some_and(|get| get.peer == peer && get.awaits_sender())
+    /// Returns whether a receive from this peer, which is being let go, has not ended: its memory
+    /// may be written to, by the peer or by a thread of this side, and only with the peer can it be
+    /// ended.
+    pub(crate) fn stays_for(&self, key: OpKey, peer: PeerId) -> bool {
+        let is_copied = self.get(key).is_some_and(|op| op.lent.has_no_end());
+        self.active_get(key)
+            .is_some_and(|get| get.peer == peer && (get.awaits_sender() || is_copied))
     }
 
     fn active_get(&self, key: OpKey) -> Option<&Get> {

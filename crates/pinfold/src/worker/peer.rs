@@ -171,6 +171,10 @@ pub(crate) struct Peer {
     /// Set while the peer is being let go: it may still be writing into memory of a receive of
     /// ours, which must not be given back before it has reported.
     leaving: Option<Gone>,
+    /// Parts of messages to it that threads copy into its memory outside of the engine.
+    pub lent_puts: u32,
+    /// True if it is to be told that this side is gone as soon as those have ended.
+    pub owes_farewell: bool,
 
     /// True if its lane is polled.
     pub hot: bool,
@@ -289,6 +293,8 @@ impl Peer {
             pieces: 0,
             came: 0,
             leaving: None,
+            lent_puts: 0,
+            owes_farewell: false,
             hot: false,
             idle_polls: 0,
         }

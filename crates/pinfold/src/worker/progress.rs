@@ -214,6 +214,10 @@ fn copy_some(engine: &mut Engine) -> bool {
     for _ in 0..engine.core.puts.len() {
         let Some(key) = engine.core.puts.pop_front() else { break };
         let Some(id) = engine.core.ops.send_mut(key).map(|op| op.peer) else { continue };
+        if engine.core.ops.is_lent(key) {
+            engine.core.puts.push_back(key);
+            continue;
+        }
         let Some(peer) = engine.peers.get_mut(id) else { continue };
         if put::put_step(&mut engine.core, peer, key) {
             engine.core.puts.push_back(key);

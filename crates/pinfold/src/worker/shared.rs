@@ -22,6 +22,7 @@ use pinfold_sys::{
 
 use super::{
     config::{Config, Progress},
+    copying,
     engine::Engine,
     followers::Awaited,
     outstanding,
@@ -31,6 +32,7 @@ use super::{
 };
 use crate::{
     Error, Result,
+    protocol::rendezvous::copy_job::CopyJob,
     sync::biased::{BiasedLock, Guard},
 };
 
@@ -142,6 +144,11 @@ impl Shared {
         Ok(Inside { guard: Some(self.engine.lock()), shared: self })
     }
 
+    /// The engine again, for a thread that has left it to copy. `None` in a child of the process.
+    pub(super) fn reenter(&self) -> Option<Guard<'_, Engine>> {
+        (!self.fork.is_child()).then(|| self.engine.lock())
+    }
+
     /// Returns whether other threads have come to the engine lately.
     #[inline(always)]
     pub(crate) fn has_others(&self) -> bool {
@@ -249,7 +256,7 @@ impl Shared {
     fn drive(self: Arc<Shared>) -> Result<()> {
         self.is_driven_here();
         self.wait_for(None, Awaited::Close, |engine| {
-            (engine.closed || self.stop.load(Ordering::Acquire)).then_some(())
+            (engine.core.closed || self.stop.load(Ordering::Acquire)).then_some(())
         })?;
         self.enter()?.core.wakes.any = true;
         Ok(())
@@ -347,11 +354,9 @@ impl Inside<'_> {
     #[inline(always)]
     fn leave(&mut self) {
         let Some(engine) = self.guard.take() else { return };
-        let has_due = engine.core.active.is_due();
-        if engine.core.wakes.is_empty() && !(engine.kick && engine.asleep) && !has_due {
-            return;
+        if has_left_work(&engine) {
+            leave(engine, self.shared);
         }
-        leave(engine, self.shared);
     }
 }
 
@@ -362,10 +367,48 @@ impl Drop for Inside<'_> {
     }
 }
 
-/// Leaves the engine and then runs the work that it left: wakers, then handlers.
+/// Returns whether there is work to do once the engine is left.
+#[inline(always)]
+fn has_left_work(engine: &Engine) -> bool {
+    !engine.core.wakes.is_empty()
+        || engine.kick && engine.asleep
+        || engine.core.active.is_due()
+        || !engine.core.lent.is_empty()
+}
+
+/// Leaves the engine and then runs the work that it left: wakers, then handlers, then copies of
+/// parts that are lent, after each of which it leaves the engine again.
 #[cold]
 #[inline(never)]
-fn leave(mut engine: Guard<'_, Engine>, shared: &Shared) {
+fn leave(engine: Guard<'_, Engine>, shared: &Shared) {
+    let mut entered = Some(engine);
+    while let Some(engine) = entered.take().filter(|engine| has_left_work(engine)) {
+        entered = match leave_once(engine, shared) {
+            Left::Nothing => None,
+            Left::Jobs => shared.reenter(),
+            Left::Job(job) => {
+                let (done, by) = copying::copy_part(*job, &shared.unlocked);
+                // A child of the process, which a signal's handler may have made, has no engine.
+                shared.reenter().map(|mut engine| {
+                    copying::part_is_back(&mut engine, done, by);
+                    engine
+                })
+            }
+        };
+    }
+}
+
+/// The copies that are left to the thread that has left the engine.
+enum Left {
+    Nothing,
+    /// Those that no other thread has taken meanwhile.
+    Jobs,
+    Job(Box<CopyJob>),
+}
+
+/// Leaves the engine and then runs the work that it left, but for copies.
+#[inline(never)]
+fn leave_once(mut engine: Guard<'_, Engine>, shared: &Shared) -> Left {
     let handles = shared.has_handling(&engine);
     if !handles && engine.core.active.take_news() {
         // For another thread that may run it.
@@ -375,10 +418,21 @@ fn leave(mut engine: Guard<'_, Engine>, shared: &Shared) {
     }
     let mut wakes = std::mem::take(&mut engine.core.wakes);
     wakes.wake(&mut engine.followers);
-    if handles || wakes.has_users() {
+    // Code of the program's may wait for what is copied: then another thread that comes copies it,
+    // or this one does afterwards.
+    let has_users = handles || wakes.has_users();
+    let left = match has_users {
+        false => copying::take_job(&mut engine, &mut wakes).map_or(Left::Nothing, Left::Job),
+        true if engine.core.lent.is_empty() => Left::Nothing,
+        true => Left::Jobs,
+    };
+    if has_users {
         engine.followers.step_down(&mut wakes.unpark);
     }
-    let is_wanted = engine.kick || wakes.leader || wakes.has_ended_leader(&engine.followers);
+    let is_wanted = engine.kick
+        || !engine.core.lent.is_empty()
+        || wakes.leader
+        || wakes.has_ended_leader(&engine.followers);
     if is_wanted && engine.asleep {
         engine.kick = false;
         if let Err(error) = engine.connections.kick.signal() {
@@ -407,4 +461,5 @@ fn leave(mut engine: Guard<'_, Engine>, shared: &Shared) {
     if handles {
         shared.run_handlers();
     }
+    left
 }

@@ -67,7 +67,8 @@ pub(crate) fn cool_down(engine: &mut Engine, now_ns: u64) {
 /// sleep.
 pub(crate) fn ask_all(engine: &mut Engine) -> bool {
     if !engine.core.gets.is_empty() && engine.core.has_get_work()
-        || !engine.core.puts.is_empty()
+        || !engine.core.lent.is_empty()
+        || engine.core.has_put_work()
         || engine.core.active.has_chores()
         || !engine.newcomers.is_empty() && engine.armed
     {

@@ -8,8 +8,9 @@ use super::{
     engine::Engine,
     gauges, inbound,
     matching::{Source, TagMatch},
-    op::{OpKey, OpKind, RecvStage, gone},
+    op::{OpKey, OpKind, RecvStage},
     outstanding,
+    peer::Peer,
     table::PeerTable,
     transport_sends,
 };
@@ -40,6 +41,9 @@ pub(crate) fn remove_peer(engine: &mut Engine, id: PeerId, how: Gone) {
     // An orderly close comes from the peer's own thread, which then is not in mid-copy; a dead
     // process has none.
     let stopped = matches!(how, Gone::Closed | Gone::Died | Gone::Lost(_));
+    // A thread of this side that is writing into its memory goes on for a while: the peer takes
+    // that memory back as soon as it hears that this side is gone.
+    let writes = how != Gone::Died && peer.lent_puts > 0;
     let how = peer.leaving().unwrap_or(how);
     peer.leave(how);
     // Messages it had written whole before it went are still good, and so is memory it gave,
@@ -64,12 +68,10 @@ pub(crate) fn remove_peer(engine: &mut Engine, id: PeerId, how: Gone) {
     }
     // A peer that is gone needs no farewell, which would also end the memory that it gave.
     if first && !stays_given {
-        match how {
-            Gone::Disconnected if peer.shares_memory() => {
-                after_close::let_frames_go(&mut engine.core, peer);
-                after_close::leave_donations(&mut engine.core, peer);
-            }
-            _ => peer.tx.say_closed(),
+        if writes {
+            peer.owes_farewell = true;
+        } else {
+            say_farewell(&mut engine.core, peer, how);
         }
     }
     if how != Gone::Died {
@@ -81,23 +83,56 @@ pub(crate) fn remove_peer(engine: &mut Engine, id: PeerId, how: Gone) {
     peer.transport.settle();
     let may_write = get::stop_gets(&mut engine.core.ops, &mut engine.core.gets, peer)
         && peer.cma_access.is_alive();
-    let stays = may_write && !stopped;
+    let may_write = may_write && !stopped;
     let name = peer.info.name.clone();
     engine.kick = true;
     engine.core.wakes.any = true;
-    end_operations(engine, id, &name, how, stays);
-    if !stays {
+    end_operations(engine, id, &name, how, may_write);
+    if !may_write && !writes {
         record_gone(engine, id, how);
     }
+}
+
+/// Tells a peer that this side is gone.
+fn say_farewell(core: &mut Core, peer: &mut Peer, how: Gone) {
+    match how {
+        Gone::Disconnected if peer.shares_memory() => {
+            after_close::let_frames_go(core, peer);
+            after_close::leave_donations(core, peer);
+        }
+        _ => peer.tx.say_closed(),
+    }
+}
+
+/// A copy into a peer's memory has ended: lets a peer go that stayed for it.
+pub(crate) fn writes_no_more(engine: &mut Engine, id: PeerId) {
+    let Some(peer) = engine.peers.get_mut(id) else { return };
+    let Some(how) = peer.leaving() else { return };
+    if peer.lent_puts > 0 {
+        return;
+    }
+    if std::mem::take(&mut peer.owes_farewell) {
+        say_farewell(&mut engine.core, peer, how);
+    }
+    if !is_awaited(&engine.core, id) {
+        record_gone(engine, id, how);
+        // A thread that closes the endpoint may wait for this.
+        engine.kick = true;
+        engine.core.wakes.any = true;
+    }
+}
+
+/// Returns whether receives of a peer's messages have not ended.
+fn is_awaited(core: &Core, id: PeerId) -> bool {
+    core.gets.iter().any(|key| core.ops.stays_for(*key, id))
 }
 
 /// Ends the operations with a peer; but not, if it `stays` for that, the receives it may still
 /// write to.
 fn end_operations(engine: &mut Engine, id: PeerId, name: &str, how: Gone, stays: bool) {
-    let closed = engine.closed;
-    let error = || if closed { Error::Closed } else { gone(name, how) };
     for key in engine.core.matcher.drop_posted(|from| from == Source::Peer(id)) {
-        ends::finish(&mut engine.core, key, Err(error()));
+        let error = engine.core.why_gone(name, how);
+        ends::finish(&mut engine.core, key, Err(error));
     }
     // Messages that are whole stay; one that is not stays as a mark, so that no receive takes a
     // later one for it.
@@ -131,7 +166,9 @@ fn end_operations(engine: &mut Engine, id: PeerId, name: &str, how: Gone, stays:
                 | RecvStage::InParts { peer, .. } => *peer == id,
                 RecvStage::ServedRequest(using) => using.peer == id,
                 RecvStage::Requested(requested) => requested.peer == id,
-                RecvStage::Getting(get) => get.peer == id && !(stays && get.awaits_sender()),
+                RecvStage::Getting(get) => {
+                    get.peer == id && !get.is_left && !(stays && get.awaits_sender())
+                }
                 // A following receive ends with the one that it follows.
                 RecvStage::Posted(_) | RecvStage::Moving | RecvStage::Following(_) => false,
             },
@@ -147,7 +184,8 @@ fn end_operations(engine: &mut Engine, id: PeerId, name: &str, how: Gone, stays:
         engine.core.status.undelivered.add(lost);
     }
     for key in theirs {
-        ends::finish(&mut engine.core, key, Err(error()));
+        let error = engine.core.why_gone(name, how);
+        ends::finish(&mut engine.core, key, Err(error));
     }
     let ops = &engine.core.ops;
     let open = |key: &OpKey| ops.get(*key).is_some_and(|op| op.done.is_none());
@@ -184,7 +222,7 @@ pub(crate) fn record_gone(engine: &mut Engine, id: PeerId, how: Gone) {
     if nobody_left(&engine.peers, &engine.connections).is_some() {
         for key in engine.core.matcher.drop_posted(|from| from == Source::Any) {
             let error = nobody_left(&engine.peers, &engine.connections)
-                .filter(|_| !engine.closed)
+                .filter(|_| !engine.core.closed)
                 .unwrap_or(Error::Closed);
             ends::finish(&mut engine.core, key, Err(error));
         }
@@ -196,11 +234,6 @@ pub(crate) fn record_gone(engine: &mut Engine, id: PeerId, how: Gone) {
 pub(crate) fn poll_leaving(engine: &mut Engine, index: u32, how: Gone) {
     let Some(peer) = engine.peers.at_mut(index) else { return };
     let id = peer.id;
-    let awaiting = |core: &Core| {
-        let of_this = |key: &OpKey| core.ops.awaits_sender(*key, id);
-        core.gets.iter().copied().filter(of_this).collect::<Vec<OpKey>>()
-    };
-    let before = awaiting(&engine.core);
     while let Some(header) = peer.rx.head() {
         let report = header.kind() == Some(Kind::Wrote);
         // Its other messages, and its faults, no longer matter.
@@ -211,15 +244,8 @@ pub(crate) fn poll_leaving(engine: &mut Engine, index: u32, how: Gone) {
             break;
         }
     }
-    if engine.closed {
-        // At a closed endpoint, the receives that waited for the report end with its error.
-        for key in before {
-            if let Some(op) = engine.core.ops.get_mut(key) {
-                op.done = op.done.take().map(|_| Err(Error::Closed));
-            }
-        }
-    }
-    if awaiting(&engine.core).is_empty() {
+    let writes = engine.peers.get_mut(id).is_some_and(|peer| peer.lent_puts > 0);
+    if !writes && !is_awaited(&engine.core, id) {
         record_gone(engine, id, how);
     }
 }
@@ -235,10 +261,10 @@ pub(crate) fn nobody_left(peers: &PeerTable, connections: &Connections) -> Optio
 
 /// Ends everything, in good order.
 pub(crate) fn close(engine: &mut Engine) {
-    if engine.closed {
+    if engine.core.closed {
         return;
     }
-    engine.closed = true;
+    engine.core.closed = true;
     failpoint::hit(Point::BeforeClose);
     for id in engine.peers.ids() {
         if let Some(peer) = engine.peers.get_mut(id) {
@@ -266,10 +292,11 @@ pub(crate) fn close(engine: &mut Engine) {
 
 /// Prepares the engine for its end in a child of the process whose endpoint it is.
 pub(crate) fn forsake(engine: &mut Engine) {
-    engine.closed = true;
+    engine.core.closed = true;
     // The mappings did not come along, and their addresses may be anything by now; the name
     // in the file system is the parent's.
     std::mem::forget(std::mem::take(&mut engine.peers));
+    std::mem::forget(std::mem::take(&mut engine.core.lent));
     engine.core.registry.forsake();
     engine.connections.forsake();
     engine.core.status.forsake();

@@ -212,8 +212,10 @@ impl Shared {
             if pace.moved {
                 // Something is under way: there is nothing to sleep for yet.
                 pace.started = 0;
-                if self.has_handling(engine) || !engine.core.wakes.results.is_empty() {
-                    // That is when handlers run, and results are delivered.
+                let core = &engine.core;
+                let has_work = !core.wakes.results.is_empty() || !core.lent.is_empty();
+                if has_work || self.has_handling(engine) {
+                    // That is when handlers run, results are delivered, and long parts copied.
                     engine.leave_and_enter()?;
                 }
                 // A peer may have this go on and on: other threads come first, and hear of messages
@@ -290,7 +292,10 @@ impl Shared {
             failpoint::hit(Point::AfterSleep);
             let mut engine = self.enter()?;
             now = clock::now_ns();
-            let is_over = !matches!(woken, Ok(0)) || until_ns.is_some_and(|end| now >= end);
+            // A thread that copies a part does not sleep for the others.
+            let is_over = !matches!(woken, Ok(0))
+                || !engine.core.lent.is_empty()
+                || until_ns.is_some_and(|end| now >= end);
             let sleeps_on = if is_over || sleep::has_come(&mut engine) {
                 None
             } else {

@@ -250,9 +250,9 @@ pub(super) fn learnt(site: &mut Site, copy: impl FnOnce(&mut Site) -> Done) -> D
 }
 
 /// The copies of [`copy`], [`copy_pieces`](super::copy_pieces), [`zero`] and [`move_within`] in
-/// this process, in all threads, and those outside the locks of endpoints: by one-sided operations
-/// and out of views. [`Endpoint::copies`](crate::Endpoint::copies) has the latter for one endpoint,
-/// beside its messages.
+/// this process, in all threads, and those outside the locks of endpoints: by one-sided operations,
+/// out of views, of parts of long messages. [`Endpoint::copies`](crate::Endpoint::copies) has the
+/// latter for one endpoint, beside its messages.
 pub fn counts() -> Counts {
     let threads = threads().lock();
     let mut counts = threads.gone.clone();

@@ -30,7 +30,7 @@ pub(crate) fn call_at_once(engine: &mut Engine, id: PeerId, label: Label, short:
     let Short { len, words } = short;
     let (core, Some(peer)) = (&mut engine.core, engine.peers.get_mut(id)) else { return false };
     let clear = peer.is_clear() || label.verb.is_answer() && !peer.is_leaving();
-    let goes = !engine.closed
+    let goes = !core.closed
         && clear
         && peer.permissions.may(Path::Inline)
         && calls::send_active(&mut core.lane_budget, peer, label, len, &words) == Ok(true);

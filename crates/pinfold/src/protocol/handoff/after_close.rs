@@ -34,7 +34,8 @@ use crate::{
         deliver, ends,
         extent_exchange::{self, Exchanged},
         op::{
-            Arrived, Done, Get, Keeps, Lending, OpKey, OpKind, RecvStage, SendOp, SendStage, There,
+            Arrived, Done, Get, Keeps, Lending, OpKey, OpKind, RecvStage, SendOp, SendStage,
+            SharedGet, There,
         },
         outbound,
         peer::Peer,
@@ -130,8 +131,14 @@ pub(crate) fn take_last_extents(imported: &mut ImportedExtents, peer: &mut Peer)
 pub(crate) fn take_over(core: &mut Core, peer: &mut Peer) {
     for key in core.gets.clone() {
         let Some(op) = core.ops.recv_mut(key) else { continue };
-        let RecvStage::Getting(get) = &op.stage else { continue };
-        if get.peer != peer.id || !get.given || matches!(get.source, There::Remote(_)) {
+        let RecvStage::Getting(get) = &mut op.stage else { continue };
+        if get.peer != peer.id || !get.given || !get.is_mapped {
+            continue;
+        }
+        if get.is_lent() {
+            end_claims(peer, get.shared);
+            get.is_left = true;
+            core.gets.retain(|other| *other != key);
             continue;
         }
         let RecvStage::Getting(get) = std::mem::replace(&mut op.stage, RecvStage::Moving) else {
@@ -183,15 +190,30 @@ pub(crate) fn take_over(core: &mut Core, peer: &mut Peer) {
 /// Ends a pull whose sender helps no more: the chunks that the sender had claimed are copied
 /// here, too.
 fn end_alone(core: &mut Core, peer: &mut Peer, key: OpKey, get: Get) {
-    if let Some(shared) = get.shared {
+    end_claims(peer, get.shared);
+    let Get { tag, len, want, source, .. } = get;
+    room::op_stage(&mut core.ops, key, RecvStage::Streaming { peer: peer.id });
+    copy_left(core, key, (peer.id, tag, len), want, &source);
+}
+
+/// Nothing of a pull can be claimed any more.
+fn end_claims(peer: &mut Peer, shared: Option<SharedGet>) {
+    if let Some(shared) = shared {
         if shared.theirs.is_none() {
             claim::close(peer.rx.claim_word(shared.claim), shared.generation);
         }
         peer.claims.give_claim(shared.claim);
     }
-    let Get { tag, len, want, source, .. } = get;
-    room::op_stage(&mut core.ops, key, RecvStage::Streaming { peer: peer.id });
-    copy_left(core, key, (peer.id, tag, len), want, &source);
+}
+
+/// Ends a pull whose sender has left its memory here, and of which a part was lent then.
+pub(crate) fn end_left(core: &mut Core, key: OpKey, source: There) {
+    let Some(op) = core.ops.recv_mut(key) else { return };
+    let RecvStage::Getting(get) = std::mem::replace(&mut op.stage, RecvStage::Moving) else {
+        return;
+    };
+    let Get { peer, tag, len, want, .. } = *get;
+    copy_left(core, key, (peer, tag, len), want, &source);
 }
 
 /// Gives a message that was left behind to a receive.
@@ -283,8 +305,10 @@ fn copy_whole(store: &mut Copier, memory: &Scatter, want: u64, source: &There) -
             There::Mapped { mapping, offset } => {
                 memory.copy_out_of(store, mapping, offset + done, done, len)
             }
-            There::ExportedParts(exported_parts) => exported_parts.copy(memory, store, done, len),
-            There::Remote(_) => Err(rustix::io::Errno::SRCH.into()),
+            There::ExportedParts(exported_parts) => {
+                exported_parts.copy((memory, done), store, done, len)
+            }
+            There::Remote(_) | There::Lent => Err(rustix::io::Errno::SRCH.into()),
         };
         done +=
             copied.map_err(|error| Error::os("madvise", "memory that a peer left", error))?.max(1);

@@ -3,7 +3,7 @@
 use std::{os::fd::AsFd, sync::Arc};
 
 use crate::{
-    copy::Copier,
+    copy::CopyBytes,
     memory::{arena::Mapping, reassembly::fold::PeerMemory, scatter::Scatter},
     transport::shm::lane::Tie,
     wire::list::Listed,
@@ -48,14 +48,14 @@ pub(super) struct Shelved {
 }
 
 impl ExportedParts {
-    /// Copies `len` bytes of the message, from `at` on, to byte `at` of `memory`.
+    /// Copies `len` bytes of the message, from `at` on, to byte `to` of `memory`.
     ///
     /// # Errors
     /// As for [`Scatter::copy_out_of`].
     pub(crate) fn copy(
         &self,
-        memory: &Scatter,
-        copier: &mut Copier,
+        (memory, to): (&Scatter, u64),
+        copier: &mut impl CopyBytes,
         at: u64,
         len: u64,
     ) -> std::io::Result<u64> {
@@ -68,7 +68,7 @@ impl ExportedParts {
             }
             let bytes = (begin + part.len).min(end) - from;
             let offset = part.exported.offset + (from - begin);
-            done += memory.copy_out_of(copier, mapping, offset, from, bytes)?;
+            done += memory.copy_out_of(copier, mapping, offset, to + done, bytes)?;
         }
         Ok(done)
     }

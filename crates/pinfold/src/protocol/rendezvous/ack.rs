@@ -2,7 +2,7 @@
 
 use pinfold_sys::cpu::clock;
 
-use super::{get::is_fault, put};
+use super::{get_end::is_fault, put};
 use crate::{
     Error, Path, Refusal,
     protocol::{
@@ -49,7 +49,9 @@ pub(crate) fn answered(
             peer.asked.retain(|other| *other != key);
         }
         // No chunk of the message was claimed here, and none can be.
-        (SendStage::Putting(_), Cts::Stream { .. }) => core.puts.retain(|other| *other != key),
+        (SendStage::Putting(putting), Cts::Stream { .. }) if !putting.is_lent() => {
+            core.puts.retain(|other| *other != key)
+        }
         _ => return Err(Violation("it answered a message twice")),
     }
     let len = op.memory.len();

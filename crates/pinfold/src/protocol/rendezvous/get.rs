@@ -3,22 +3,21 @@
 //! A long one is copied by both sides at once: each claims chunks from its own end until they meet,
 //! so that two cores copy, and a sender that does not run delays nothing.
 
-use std::{
-    collections::VecDeque,
-    sync::atomic::{Ordering, fence},
-};
+use std::collections::VecDeque;
 
 use pinfold_sys::{cpu::clock, mem::presence::Touch};
 
 use crate::{
-    Error, Path, Refusal,
     copy::Largest,
     failpoint::{self, Point},
     memory::{arena::ArenaRef, cma_memory::Remote},
     policy::route::MISSING,
     protocol::{
         rendezvous::{
-            fin,
+            copies,
+            copy_job::Direction,
+            get_end,
+            get_part::{self, Got},
             transfer::{self, SHARED_FROM},
         },
         rma::cma::{Way, is_denial},
@@ -34,12 +33,11 @@ use crate::{
     worker::{
         answers,
         core::Core,
-        deliver, ends, extent_exchange,
-        inbound_stream::{Inbound, Sink},
-        op::{Arrived, Get, OpKey, OpKind, RecvOp, RecvStage, SharedGet, There, gone},
+        extent_exchange,
+        op::{Get, OpKey, OpKind, RecvOp, RecvStage, SharedGet, There},
         op_table::OpTable,
         peer::Peer,
-        room, streams,
+        room,
     },
 };
 
@@ -47,17 +45,14 @@ use crate::{
 /// caches, it finishes before help is worth the question and the wait for the last chunk, whether
 /// the sender writes to a mapping or through the kernel.
 const MAPPED_SHARED_FROM: u64 = 2 << 20;
+const TAMPERED: Violation = Violation("it tampered with a shared transfer");
+
 /// Bytes one side copies alone before it looks at anything else.
 const ALONE_STEP: u64 = 1 << 20;
 
 /// Bytes of this side's memory that are made present at most for a sender that writes all of them:
 /// 16 ms.
 const PREFAULT_MAX: u64 = 64 << 20;
-
-/// Returns whether the kernel found memory of one side or the other missing.
-pub(crate) fn is_fault(errno: u32) -> bool {
-    errno == rustix::io::Errno::FAULT.raw_os_error().unsigned_abs()
-}
 
 /// The chunk that both sides claim, as an exponent: large enough that a claim (a cache-line hop or
 /// two) is small beside it, small enough that both ends finish together.
@@ -167,6 +162,8 @@ pub(crate) fn begin_get(
         len: rts.len,
         want,
         source,
+        is_mapped,
+        is_left: false,
         offered: rts.is_offered(),
         given: rts.given,
         copied: 0,
@@ -183,99 +180,121 @@ pub(crate) fn begin_get(
     })
 }
 
-/// Copies the next part of a pull. Returns whether it did anything.
+/// Copies the next part of a pull, or lends it. Returns whether it did anything.
 pub(crate) fn get_step(core: &mut Core, peer: &mut Peer, key: OpKey) -> Result<bool, Violation> {
-    let Some(op) = core.ops.recv_mut(key) else { return Ok(false) };
-    let RecvStage::Getting(_) = &op.stage else { return Ok(false) };
-    let RecvStage::Getting(mut get) = std::mem::replace(&mut op.stage, RecvStage::Moving) else {
-        return Ok(false);
-    };
-    let mut moved = false;
-    let tampered = Violation("it tampered with a shared transfer");
-    let pid = peer.info.pid;
-    let range = match &mut get.shared {
-        _ if get.left.is_some() => {
-            let left = get.left.filter(|_| get.errno == 0);
-            left.map(|(at, end)| (at, (end - at).min(ALONE_STEP))).filter(|it| it.1 > 0)
+    let Some(mut get) = take_get(core, key) else { return Ok(false) };
+    let part = next_part(peer, &mut get);
+    if let Ok(Some((at, len))) = part
+        && let Some(op) = core.ops.recv_mut(key)
+    {
+        if copies::is_lent(&op.memory, len) {
+            let there = std::mem::replace(&mut get.source, There::Lent);
+            op.stage = RecvStage::Getting(get);
+            copies::lend(core, peer, (key, there), (at, len), Direction::Get);
+            return Ok(true);
         }
-        None if get.errno == 0 && !get.again && get.copied < get.want => {
-            Some((get.copied, (get.want - get.copied).min(ALONE_STEP)))
-        }
-        None => None,
-        Some(shared) if shared.theirs.is_none() => {
-            let word = peer.rx.claim_word(shared.claim);
-            let taken = if get.reads && get.errno == 0 && !get.again {
-                claim::take(word, shared.generation, shared.chunks, End::Front)
-            } else {
-                None
-            };
-            match taken {
-                Some(chunk) => {
-                    failpoint::hit(Point::ChunkClaimed);
-                    let at = chunk << shared.chunk_shift;
-                    if at >= get.want {
-                        op.stage = RecvStage::Getting(get);
-                        return Err(tampered);
-                    }
-                    shared.mine += 1;
-                    Some((at, (get.want - at).min(1 << shared.chunk_shift)))
-                }
-                None if get.reads || get.errno != 0 => {
-                    shared.theirs = Some(claim::close(word, shared.generation));
-                    None
-                }
-                // The sender copies everything, and reports the end.
-                None => {
-                    if shared.wrote.is_some() {
-                        shared.theirs = Some(claim::close(word, shared.generation));
-                    }
-                    None
-                }
-            }
-        }
-        Some(_) => None,
-    };
-    if let Some((at, len)) = range {
-        moved = true;
-        let mut done = 0;
-        while done < len {
-            let (at, len) = (at + done, len - done);
-            let copied = match &get.source {
-                There::Remote(remote) => {
-                    peer.cma_access.copy(Way::WeRead, || op.memory.get(at, pid, remote, len))
-                }
-                There::Mapped { mapping, offset } => {
-                    op.memory.copy_out_of(&mut peer.copies_in, mapping, offset + at, at, len)
-                }
-                There::ExportedParts(exported_parts) => {
-                    exported_parts.copy(&op.memory, &mut peer.copies_in, at, len)
-                }
-            };
-            match (copied, &get.source) {
-                (Ok(bytes), _) => done += bytes,
-                (Err(_), There::Mapped { mapping, .. }) if mapping.is_fickle() => {
-                    get.again = true;
-                    break;
-                }
-                (Err(_), There::ExportedParts(exported_parts)) if exported_parts.are_fickle() => {
-                    get.again = true;
-                    break;
-                }
-                (Err(error), _) => {
-                    get.errno = transfer::errno_of(&error);
-                    peer.note_withdrawn();
-                    break;
-                }
-            }
-        }
-        failpoint::hit(Point::ChunkRead);
-        get.copied += done;
-        if let Some((at, _)) = &mut get.left {
-            *at += done;
-        }
-        get.by = get.by.and(core.copies.take_largest());
-        get.took_ns += peer.times.arrival_lap_ns(get.started);
+        let (to, copier) = ((&op.memory, at), &mut peer.copies_in);
+        let got = get_part::get_part(&get.source, &peer.cma_access, to, (at, len), copier);
+        let by = core.copies.take_largest();
+        note_part(peer, &mut get, got, by);
     }
+    match part {
+        Ok(part) => go_on(core, peer, key, get).map(|over| over || part.is_some()),
+        Err(violation) => {
+            room::op_stage(&mut core.ops, key, RecvStage::Getting(get));
+            Err(violation)
+        }
+    }
+}
+
+/// A part of a pull that was lent is back.
+pub(crate) fn part_is_back(
+    core: &mut Core,
+    peer: &mut Peer,
+    (key, there): (OpKey, There),
+    got: Got,
+    by: Largest,
+) -> Result<(), Violation> {
+    let Some(mut get) = take_get(core, key) else { return Ok(()) };
+    get.source = there;
+    note_part(peer, &mut get, got, by);
+    go_on(core, peer, key, get).map(|_| ())
+}
+
+/// Takes the state of a pull, none of whose parts is lent, out of its operation.
+fn take_get(core: &mut Core, key: OpKey) -> Option<Box<Get>> {
+    if core.ops.is_lent(key) {
+        return None;
+    }
+    let op = core.ops.recv_mut(key)?;
+    // A look first: to take something else out and put it back costs more.
+    let RecvStage::Getting(_) = &op.stage else { return None };
+    match std::mem::replace(&mut op.stage, RecvStage::Moving) {
+        RecvStage::Getting(get) => Some(get),
+        _ => None,
+    }
+}
+
+/// The bytes to be copied next, `(at, len)`, if this side can copy any now.
+fn next_part(peer: &mut Peer, get: &mut Get) -> Result<Option<(u64, u64)>, Violation> {
+    if let Some((at, end)) = get.left {
+        let part = (at, (end - at).min(ALONE_STEP));
+        return Ok((get.errno == 0 && part.1 > 0).then_some(part));
+    }
+    let is_stopped = get.errno != 0 || get.again;
+    let Some(shared) = &mut get.shared else {
+        let left = get.want - get.copied;
+        return Ok((!is_stopped && left > 0).then_some((get.copied, left.min(ALONE_STEP))));
+    };
+    if shared.theirs.is_some() {
+        return Ok(None);
+    }
+    let word = peer.rx.claim_word(shared.claim);
+    let taken = if get.reads && !is_stopped {
+        claim::take(word, shared.generation, shared.chunks, End::Front)
+    } else {
+        None
+    };
+    if let Some(chunk) = taken {
+        failpoint::hit(Point::ChunkClaimed);
+        let at = chunk << shared.chunk_shift;
+        if at >= get.want {
+            return Err(TAMPERED);
+        }
+        shared.mine += 1;
+        return Ok(Some((at, (get.want - at).min(1 << shared.chunk_shift))));
+    }
+    // A sender that copies everything reports the end.
+    if get.reads || get.errno != 0 || shared.wrote.is_some() {
+        shared.theirs = Some(claim::close(word, shared.generation));
+    }
+    Ok(None)
+}
+
+/// Notes what came of a part.
+fn note_part(peer: &mut Peer, get: &mut Get, got: Got, by: Largest) {
+    failpoint::hit(Point::ChunkRead);
+    get.again |= got.again;
+    if got.errno != 0 {
+        // A peer that is being let go has said why.
+        get.errno = if get.errno == 0 { got.errno } else { get.errno };
+        peer.note_withdrawn();
+    }
+    get.copied += got.bytes;
+    if let Some((at, _)) = &mut get.left {
+        *at += got.bytes;
+    }
+    get.by = get.by.and(by);
+    get.took_ns += peer.times.arrival_lap_ns(get.started);
+}
+
+/// Ends a pull if nothing is left of it; else puts its state back. Returns whether it has ended.
+fn go_on(
+    core: &mut Core,
+    peer: &mut Peer,
+    key: OpKey,
+    mut get: Box<Get>,
+) -> Result<bool, Violation> {
     // A peer that is let go reports in its lane (`teardown::poll_leaving`).
     if !peer.is_leaving()
         && let Some(shared) = &mut get.shared
@@ -286,42 +305,48 @@ pub(crate) fn get_step(core: &mut Core, peer: &mut Peer, key: OpKey) -> Result<b
         let chunks = theirs as u32;
         shared.wrote = Some(Wrote { errno: 0, chunks, by, short: false });
     }
-    let over = match &get.shared {
-        _ if get.left.is_some() => {
-            get.left.is_none_or(|(at, end)| at >= end) || get.errno != 0 || get.again
+    let over = is_over(peer, &mut get);
+    match over {
+        Ok(true) => get_end::end_get(core, peer, key, *get).map(|()| true),
+        over => {
+            room::op_stage(&mut core.ops, key, RecvStage::Getting(get));
+            over
         }
-        None => get.errno != 0 || get.again || get.copied == get.want,
-        Some(shared) => match (shared.theirs, shared.wrote) {
-            (Some(0), None) => true,
-            (Some(theirs), Some(wrote)) if wrote.short => {
-                get.again |= theirs > 0 || !get.reads;
-                true
-            }
-            (Some(theirs), Some(wrote)) => {
-                let alone = wrote.errno != 0 && !get.reads;
-                let stopped = get.errno != 0 || get.again || alone;
-                let adds_up = u64::from(wrote.chunks) == theirs
-                    && (stopped || shared.mine + theirs == shared.chunks);
-                if !adds_up && !peer.is_leaving() {
-                    op.stage = RecvStage::Getting(get);
-                    return Err(tampered);
-                }
-                get.again |= alone;
-                if wrote.errno != 0 && theirs > 0 && !stopped && !peer.is_leaving() {
-                    // The sender had claimed these chunks, from the back.
-                    let at = (shared.chunks - theirs) << shared.chunk_shift;
-                    get.left = Some((at.min(get.want), get.want));
-                }
-                get.left.is_none()
-            }
-            _ => false,
-        },
-    };
-    if over {
-        return end_get(core, peer, key, *get).map(|()| true);
     }
-    op.stage = RecvStage::Getting(get);
-    Ok(moved)
+}
+
+/// Returns whether nothing is left to copy, or to wait for.
+fn is_over(peer: &Peer, get: &mut Get) -> Result<bool, Violation> {
+    if let Some((at, end)) = get.left {
+        return Ok(at >= end || get.errno != 0 || get.again);
+    }
+    let Some(shared) = &get.shared else {
+        return Ok(get.errno != 0 || get.again || get.copied == get.want);
+    };
+    Ok(match (shared.theirs, shared.wrote) {
+        (Some(0), None) => true,
+        (Some(theirs), Some(wrote)) if wrote.short => {
+            get.again |= theirs > 0 || !get.reads;
+            true
+        }
+        (Some(theirs), Some(wrote)) => {
+            let alone = wrote.errno != 0 && !get.reads;
+            let stopped = get.errno != 0 || get.again || alone;
+            let adds_up = u64::from(wrote.chunks) == theirs
+                && (stopped || shared.mine + theirs == shared.chunks);
+            if !adds_up && !peer.is_leaving() {
+                return Err(TAMPERED);
+            }
+            get.again |= alone;
+            if wrote.errno != 0 && theirs > 0 && !stopped && !peer.is_leaving() {
+                // The sender had claimed these chunks, from the back.
+                let at = (shared.chunks - theirs) << shared.chunk_shift;
+                get.left = Some((at.min(get.want), get.want));
+            }
+            get.left.is_none()
+        }
+        _ => false,
+    })
 }
 
 /// Stops every pull from a peer that is being disconnected: nothing more can be claimed.
@@ -345,120 +370,6 @@ pub(crate) fn stop_gets(ops: &mut OpTable, gets: &mut VecDeque<OpKey>, peer: &mu
     writing
 }
 
-/// Ends a pull: tells both sides.
-fn end_get(core: &mut Core, peer: &mut Peer, key: OpKey, get: Get) -> Result<(), Violation> {
-    if let Some(shared) = get.shared {
-        peer.claims.give_claim(shared.claim);
-    }
-    core.gets.retain(|other| *other != key);
-    if let Some(how) = peer.leaving() {
-        ends::finish(core, key, Err(gone(&peer.info.name, how)));
-        return Ok(());
-    }
-    // The sender may have closed in mid-transfer: the bytes read may no longer be those it
-    // sent. Bytes that were copied here were copied before this look; for the kernel's copies
-    // that goes without saying.
-    fence(Ordering::Acquire);
-    if peer.rx.is_closed() && !(get.given && peer.rx.has_left()) {
-        room::op_stage(&mut core.ops, key, RecvStage::Streaming { peer: peer.id });
-        return Ok(());
-    }
-    let Get { sid, tag, len, want, .. } = get;
-    let offered = get.shared.is_some_and(|shared| shared.offered.is_some());
-    // A peer that died in mid-transfer is reported as dead, when its end is noticed. Its
-    // process id may be another process's by now, whose memory was read then.
-    if matches!(get.source, There::Remote(_)) && get.reads && !peer.cma_access.is_alive() {
-        room::op_stage(&mut core.ops, key, RecvStage::Streaming { peer: peer.id });
-        return Ok(());
-    }
-    if is_denial(get.errno) {
-        peer.withdraw(Way::WeRead, get.errno);
-    }
-    // If memory of this side cannot be written, another path would not help. Memory that was
-    // made for the message can be written, and its length is the sender's word: looking at each
-    // page of it takes a second for a gigabyte.
-    if is_fault(get.errno)
-        && core
-            .ops
-            .recv_mut(key)
-            .is_some_and(|op| op.own.is_none() && !op.memory.may_be_touched(want, true))
-    {
-        fin::fin(core, peer, sid, get.errno, 0, By::Kernel);
-        cannot_be_touched(core, peer, key, get.errno);
-        return Ok(());
-    }
-    if get.again || get.errno != 0 {
-        let offered = get.offered || offered;
-        let theirs = get.shared.and_then(|shared| shared.wrote).map_or(0, |wrote| wrote.errno);
-        let errno = if get.errno == 0 { get.otherwise } else { get.errno };
-        streams::begin_stream(core, peer, key, sid, (tag, len), want, offered, errno)?;
-        if let Some(at) = peer.inbound_at(sid).filter(|_| errno == 0) {
-            peer.inbound[at].errno = theirs;
-        }
-        return Ok(());
-    }
-    let ns = get.took_ns + peer.times.arrival_lap_ns(get.started);
-    let by = match get.source {
-        There::Mapped { .. } | There::ExportedParts(_) => By::Mapping,
-        There::Remote(_) if get.offered => By::NoMapping,
-        There::Remote(_) => By::Kernel,
-    };
-    // The sender knows its own part.
-    fin::fin(core, peer, sid, 0, ns.max(1), by);
-    // By reference: what is not there would else be copied, and looked at.
-    let (theirs, wrote) = match &get.shared {
-        Some(SharedGet { theirs, wrote, .. }) => {
-            (theirs.unwrap_or(0), wrote.as_ref().map(|wrote| wrote.by))
-        }
-        None => (0, None),
-    };
-    let pushed = theirs > 0 && wrote == Some(By::Mapping);
-    let path = if by == By::Mapping || pushed { Path::Mapped } else { Path::Cma };
-    let mut receipt = peer.receipt(path, want, len);
-    match by {
-        By::Mapping => {
-            receipt.copied_user = get.copied;
-            receipt.note_copies(get.by);
-        }
-        _ => receipt.copied_kernel = get.copied,
-    }
-    if get.is_taken_over() {
-        receipt.copied_user += get.streamed;
-        receipt.refuse(Path::Eager, Refusal::Stalled);
-    }
-    if path == Path::Cma && (by == By::NoMapping || wrote == Some(By::NoMapping)) {
-        receipt.refuse(Path::Mapped, Refusal::NotMapped);
-    }
-    if theirs > 0
-        && let Some(op) = core.ops.recv_mut(key)
-    {
-        op.memory.was_written(want);
-    }
-    let bytes = room::own_bytes(&mut core.ops, key, want);
-    deliver::arrive(core, key, Arrived { peer: peer.id, tag, len, receipt, bytes, loan: None });
-    Ok(())
-}
-
-/// Ends a receive with an error: the memory of the message cannot be touched, on one side or
-/// the other.
-fn cannot_be_touched(core: &mut Core, peer: &Peer, key: OpKey, errno: u32) {
-    let source = std::io::Error::from_raw_os_error(errno as i32);
-    let error = Error::Transfer { peer: peer.info.name.clone(), source };
-    ends::finish(core, key, Err(error));
-}
-
-/// Ends a receive with an error: the sender of a message that was to come through the ring
-/// cannot read it.
-fn cannot_be_sent(core: &mut Core, peer: &mut Peer, sid: u32, errno: u32) {
-    let Some(at) = peer.inbound_at(sid) else { return };
-    let Inbound { got: 0, sink: Sink::Op(key), .. } = peer.inbound[at] else { return };
-    if let Some(request) = peer.inbound.swap_remove(at).request {
-        peer.claims.give_request(request);
-    }
-    cannot_be_touched(core, peer, key, errno);
-    fin::copied(core, peer, sid);
-}
-
 /// Takes the sender's report on its chunks.
 pub(crate) fn wrote(
     core: &mut Core,
@@ -476,7 +387,7 @@ pub(crate) fn wrote(
     // The report may come after the receiver had claimed all chunks.
     let Some(key) = key else {
         if wrote.errno != 0 {
-            cannot_be_sent(core, peer, sid, wrote.errno);
+            get_end::cannot_be_sent(core, peer, sid, wrote.errno);
         }
         return Ok(());
     };

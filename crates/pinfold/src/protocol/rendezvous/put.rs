@@ -13,10 +13,15 @@ use rustix::io::Errno;
 
 use crate::{
     Path,
+    copy::Largest,
     failpoint::{self, Point},
-    memory::{imported_extents::ImportedExtents, scatter::Scatter},
+    memory::imported_extents::ImportedExtents,
     protocol::{
-        rendezvous::transfer,
+        rendezvous::{
+            copies,
+            copy_job::Direction,
+            put_part::{self, Stop, Went},
+        },
         rma::cma::{Way, is_denial},
     },
     transport::shm::{
@@ -35,14 +40,6 @@ use crate::{
         peer::Peer,
     },
 };
-
-/// Reason why a chunk was not written.
-enum Stop {
-    /// The receiver cannot have the chunk any more.
-    Errno(u32),
-    /// The chunk has to come in another way.
-    Short,
-}
 
 /// Begins to copy one of our messages, as its receiver asks, alone or beside it.
 pub(crate) fn begin_put(
@@ -119,44 +116,89 @@ fn find_room(
     Ok(Some(There::Mapped { mapping: Arc::clone(mapping), offset }))
 }
 
-/// Writes the next chunk of a push. Returns whether it did anything.
+/// Writes the next chunk of a push, or lends it. Returns whether it did anything.
 pub(crate) fn put_step(core: &mut Core, peer: &mut Peer, key: OpKey) -> bool {
+    if core.ops.is_lent(key) {
+        return false;
+    }
     let Some(op) = core.ops.send_mut(key) else { return false };
     let SendStage::Putting(putting) = &mut op.stage else { return false };
-    let chunks = putting.want.div_ceil(1 << putting.chunk_shift);
+    let chunks = putting.chunks();
     let word = peer.tx.claim_word(putting.claim);
     let taken = claim::take(word, putting.generation, chunks, End::Back);
-    let mut stopped = None;
-    if let Some(chunk) = taken
-        && let Some(index) = chunks.checked_sub(chunk + 1)
-    {
-        let at = index << putting.chunk_shift;
-        let len = (putting.want - at).min(1 << putting.chunk_shift);
-        // The kernel knows the receiver by a process id, which another process gets one day;
-        // and a receiver that closed wants its memory back.
-        let done = if !peer.cma_access.is_alive() || peer.rx.is_closed() {
-            Err(Stop::Errno(Errno::SRCH.raw_os_error().unsigned_abs()))
-        } else {
-            putting.write(&op.memory, peer, at, len)
-        };
-        failpoint::hit(Point::ChunkWritten);
-        putting.copied.by = putting.copied.by.and(core.copies.take_largest());
-        // The chunk was claimed, whatever became of it; but one that could not be written
-        // counts for nothing.
-        putting.done += u32::from(!matches!(done, Err(Stop::Short)));
-        match done {
-            Ok(()) => {
-                let (word, by) = (peer.tx.report_word(putting.claim), putting.by());
-                claim::report(word, putting.generation, putting.done, by);
-                // Its receiver may be asleep by now, if nothing is left for it.
-                let word = peer.tx.claim_word(putting.claim);
-                if !claim::is_exhausted(word, putting.generation, chunks) {
-                    return true;
-                }
-            }
-            Err(stop) => stopped = Some(stop),
+    let Some(index) = taken.and_then(|chunk| chunks.checked_sub(chunk + 1)) else {
+        end_put(core, peer, key, None);
+        return true;
+    };
+    let at = index << putting.chunk_shift;
+    let len = (putting.want - at).min(1 << putting.chunk_shift);
+    // A receiver that closed wants its memory back.
+    let went = if peer.rx.is_closed() {
+        Went::stopped(Stop::Errno(Errno::SRCH.raw_os_error().unsigned_abs()))
+    } else {
+        let (place, want) = (putting.place, putting.want);
+        if copies::is_lent(&op.memory, len) {
+            let there = std::mem::replace(&mut putting.to, There::Lent);
+            let direction = Direction::Put { place, want };
+            copies::lend(core, peer, (key, there), (at, len), direction);
+            return true;
         }
+        let (from, copier) = ((&op.memory, at), &mut peer.copies_out);
+        let (to, cma_access) = (&mut putting.to, &peer.cma_access);
+        put_part::put_part(to, (place, want), cma_access, from, (at, len), copier)
+    };
+    let by = core.copies.take_largest();
+    note_part(core, peer, key, went, by);
+    true
+}
+
+/// A chunk of a push that was lent is back.
+pub(crate) fn part_is_back(
+    core: &mut Core,
+    peer: &mut Peer,
+    (key, there): (OpKey, There),
+    went: Went,
+    by: Largest,
+) {
+    if let Some(op) = core.ops.send_mut(key)
+        && let SendStage::Putting(putting) = &mut op.stage
+    {
+        putting.to = there;
+        note_part(core, peer, key, went, by);
     }
+}
+
+/// Notes what came of a chunk that was claimed, and tells the receiver.
+fn note_part(core: &mut Core, peer: &mut Peer, key: OpKey, went: Went, by: Largest) {
+    let Some(op) = core.ops.send_mut(key) else { return };
+    let SendStage::Putting(putting) = &mut op.stage else { return };
+    failpoint::hit(Point::ChunkWritten);
+    let Went { user, kernel, stop } = went;
+    putting.copied.user += user;
+    putting.copied.kernel += kernel;
+    putting.copied.by = putting.copied.by.and(by);
+    // The chunk was claimed, whatever became of it; but one that could not be written
+    // counts for nothing.
+    putting.done += u32::from(stop != Some(Stop::Short));
+    if let Some(stop) = stop {
+        if let Stop::Errno(_) = stop {
+            peer.note_withdrawn();
+        }
+        return end_put(core, peer, key, Some(stop));
+    }
+    let (word, by) = (peer.tx.report_word(putting.claim), putting.by());
+    claim::report(word, putting.generation, putting.done, by);
+    // Its receiver may be asleep by now, if nothing is left for it.
+    let word = peer.tx.claim_word(putting.claim);
+    if claim::is_exhausted(word, putting.generation, putting.chunks()) {
+        end_put(core, peer, key, None);
+    }
+}
+
+/// Ends a push: tells the receiver.
+fn end_put(core: &mut Core, peer: &mut Peer, key: OpKey, stopped: Option<Stop>) {
+    let Some(op) = core.ops.send_mut(key) else { return };
+    let SendStage::Putting(putting) = &op.stage else { return };
     let (errno, short) = match stopped {
         None => (0, false),
         Some(Stop::Errno(errno)) => (errno, false),
@@ -174,51 +216,21 @@ pub(crate) fn put_step(core: &mut Core, peer: &mut Peer, key: OpKey) -> bool {
     // A receiver that claimed everything itself may have finished already and ignores this.
     answers::answer(core, peer, Kind::Wrote, sid, &wrote.body());
     failpoint::hit(Point::AfterWrote);
-    true
 }
 
 impl Putting {
+    /// The chunks of the message.
+    fn chunks(&self) -> u64 {
+        self.want.div_ceil(1 << self.chunk_shift)
+    }
+
     /// The way in which the chunks are written.
     fn by(&self) -> By {
         match &self.to {
             There::Mapped { .. } | There::ExportedParts(_) => By::Mapping,
-            There::Remote(_) if self.copied.user > 0 => By::Mapping,
-            There::Remote(_) if self.offered => By::NoMapping,
-            There::Remote(_) => By::Kernel,
+            There::Remote(_) | There::Lent if self.copied.user > 0 => By::Mapping,
+            There::Remote(_) | There::Lent if self.offered => By::NoMapping,
+            There::Remote(_) | There::Lent => By::Kernel,
         }
-    }
-
-    /// Writes the `len` bytes at `at`.
-    fn write(&mut self, memory: &Scatter, peer: &mut Peer, at: u64, len: u64) -> Result<(), Stop> {
-        let pid = peer.info.pid;
-        if let There::Mapped { mapping, offset } = &self.to {
-            match memory.copy_into(&mut peer.copies_out, mapping, offset + at, at, len) {
-                Ok(bytes) => {
-                    self.copied.user += bytes;
-                    return Ok(());
-                }
-                Err(error) => tracing::debug!(%error, "a peer's arena lacks memory"),
-            }
-            // The kernel cannot use this side's mappings for the copy.
-            let writes = peer.cma_access.reaches(self.place);
-            let find = || peer.cma_access.find(self.place, self.want, Touch::Write);
-            let remote = writes.then(|| find().ok());
-            self.to = There::Remote(remote.flatten().ok_or(Stop::Short)?);
-        }
-        let There::Remote(remote) = &self.to else { return Err(Stop::Short) };
-        let mut done = 0;
-        while done < len {
-            let push = || memory.put(at + done, pid, remote, len - done);
-            match peer.cma_access.copy(Way::WeWrite, push) {
-                Ok(bytes) => done += bytes,
-                Err(error) => {
-                    self.copied.kernel += done;
-                    peer.note_withdrawn();
-                    return Err(Stop::Errno(transfer::errno_of(&error)));
-                }
-            }
-        }
-        self.copied.kernel += len;
-        Ok(())
     }
 }

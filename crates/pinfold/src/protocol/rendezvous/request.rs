@@ -146,6 +146,8 @@ pub(crate) fn take_over_rest(
         len: rts.len,
         want,
         source: There::Remote(remote.unwrap_or_else(|_| Remote::none())),
+        is_mapped: false,
+        is_left: false,
         offered: false,
         given: false,
         copied: 0,

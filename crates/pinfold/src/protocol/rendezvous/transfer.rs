@@ -28,6 +28,13 @@ pub(crate) struct Putting {
     pub copied: Copied,
 }
 
+impl Putting {
+    /// Returns whether a thread copies a chunk of it.
+    pub(crate) fn is_lent(&self) -> bool {
+        matches!(self.to, There::Lent)
+    }
+}
+
 /// Amounts that this side has copied of a message.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Copied {
@@ -47,7 +54,13 @@ pub(crate) struct Get {
     pub len: u64,
     /// Bytes wanted: the length, or the room if that is less.
     pub want: u64,
+    /// `There::Lent` as long as a part is.
     pub source: There,
+    /// True if it lies in memory of the sender's that is mapped here.
+    pub is_mapped: bool,
+    /// True if the sender is gone and has left its memory here: all of the message is copied out of
+    /// that once the part that is lent is back.
+    pub is_left: bool,
     /// True if the sender took it to be mapped here.
     pub offered: bool,
     /// True if the sender gave its memory away.
@@ -81,6 +94,11 @@ impl Get {
         self.shared.is_none() && self.left.is_some()
     }
 
+    /// Returns whether a thread copies a part of it outside of the engine.
+    pub(crate) fn is_lent(&self) -> bool {
+        matches!(self.source, There::Lent)
+    }
+
     /// Returns whether the sender may be writing to this receive's memory.
     pub(crate) fn awaits_sender(&self) -> bool {
         self.shared.is_some_and(|shared| shared.wrote.is_none() && shared.theirs != Some(0))
@@ -95,6 +113,8 @@ pub(crate) enum There {
     Mapped { mapping: Arc<Mapping>, offset: u64 },
     /// The same in several parts.
     ExportedParts(ExportedParts),
+    /// A thread copies a part of it outside of the engine, and has it meanwhile.
+    Lent,
 }
 
 /// A pull that the sender helps with.

@@ -67,7 +67,7 @@ pub(crate) fn may_return(engine: &mut Engine, id: PeerId, ended: Ended) -> bool 
         Ended::Closed | Ended::Violation(_) => return false,
     };
     let Some(peer) = engine.peers.get_mut(id) else { return false };
-    if engine.closed || peer.is_leaving() || peer.session.is_none() {
+    if engine.core.closed || peer.is_leaving() || peer.session.is_none() {
         return false;
     }
     go_without(engine, id, why);
