@@ -195,7 +195,7 @@ const MESSAGES: u64 = 100_000;
 /// Messages beside a neighbour, and the part of them for which a side sleeps at least: it spins
 /// again now and then, to find out whether the neighbour is still there.
 const SHARING: u64 = MESSAGES / 10;
-const SLEPT_FOR: u64 = SHARING / 2;
+const SLEPT_FOR: u64 = SHARING / 4;
 
 fn streamer(args: &Args) {
     let (endpoint, peer) = role::connect(Endpoint::builder(), "sink");

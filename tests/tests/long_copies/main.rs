@@ -86,6 +86,14 @@ impl Three {
         })
     }
 
+    /// Lets a shortage of processors pass that the endpoint met: meanwhile it copies alone.
+    fn rest(&self) {
+        for _ in 0..10 {
+            thread::sleep(A_WHILE / 10);
+            self.one.progress().unwrap();
+        }
+    }
+
     fn ping_pong(&self) {
         ping_pong((&self.one, self.to_short), (&self.short, self.from_short));
     }
@@ -143,6 +151,7 @@ fn a_thread_that_waits_takes_over_from_one_that_is_held_up() {
     let arena = Arena::new().unwrap();
     let mut message = arena.alloc(LEN).unwrap();
     stamp::fill(&mut message, 1);
+    let slept = three.one.counters().sleeps;
     thread::scope(|s| {
         let waits = s.spawn(|| {
             // It sleeps for all, and copies once it is woken.
@@ -150,6 +159,10 @@ fn a_thread_that_waits_takes_over_from_one_that_is_held_up() {
             assert_eq!(received.unwrap().receipt.path, Path::Mapped);
             stamp::check(memory.as_slice(), 1);
         });
+        // The first that sleeps leads; the other would be the one that is held up.
+        while three.one.counters().sleeps == slept {
+            thread::yield_now();
+        }
         let follows = s.spawn(|| three.one.recv(three.to_short, PING).unwrap());
         thread::sleep(A_WHILE);
         let sends = s.spawn(|| three.long.send_owned(three.from_long, LONG, message).wait().0);
@@ -285,6 +298,7 @@ fn a_report_that_comes_before_the_end_of_a_copy_ends_the_receive() {
 /// is no memory for that here.
 fn report_before_the_end(closes: bool) -> Option<bool> {
     let three = Three::meet("held-report");
+    three.rest();
     let (here, there) = (SharedArena::builder().build_shared().unwrap(), Arena::new().unwrap());
     let mut room = here.alloc(HELPED).unwrap();
     room.fill(0);
@@ -294,15 +308,18 @@ fn report_before_the_end(closes: bool) -> Option<bool> {
     let end = message[HELPED - AT_ONCE..].as_mut_ptr();
     let Some(sender) = hold(end, AT_ONCE) else { return Some(false) };
     let mut request = three.one.recv_owned(three.to_long, LONG, room);
+    let over = AtomicBool::new(false);
     thread::scope(|s| {
         // The one thread of its endpoint: it reports, and then hears of the end.
         let sends = s.spawn(|| three.long.send_owned(three.from_long, LONG, message).wait().0);
-        let copies = s.spawn(|| while matches!(three.one.progress(), Ok(false)) {});
+        let copies =
+            s.spawn(|| while !over.load(Ordering::Relaxed) && three.one.progress().is_ok() {});
         receiver.await_touch();
         if !sender.is_touched(SOON) {
             receiver.release();
             sender.release();
             request.wait().0.unwrap();
+            over.store(true, Ordering::Relaxed);
             return None;
         }
         match closes {
@@ -311,10 +328,10 @@ fn report_before_the_end(closes: bool) -> Option<bool> {
         }
         sender.release();
         assert!(request.wait_timeout(A_WHILE).is_none(), "its memory is in use");
-        assert!(!copies.is_finished());
         receiver.release();
-        copies.join().unwrap();
         let result = request.wait_timeout(PATIENCE).expect("it ends").0;
+        over.store(true, Ordering::Relaxed);
+        copies.join().unwrap();
         match (closes, result.unwrap_err()) {
             (false, Error::PeerGone { how: Gone::Disconnected, .. }) | (true, Error::Closed) => {}
             (_, other) => panic!("{other:?}"),

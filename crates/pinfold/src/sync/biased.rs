@@ -182,6 +182,14 @@ pub(crate) struct Guard<'a, T> {
     held: usize,
 }
 
+impl<T> Guard<'_, T> {
+    /// True if more threads than its owner have come lately, or may have.
+    #[inline(always)]
+    pub(crate) fn is_shared(&self) -> bool {
+        self.held != 0
+    }
+}
+
 impl<T> Drop for Guard<'_, T> {
     #[inline(always)]
     fn drop(&mut self) {

@@ -100,6 +100,7 @@ impl Engine {
             strict: config.strict,
             moves: config.moves,
             is_short: false,
+            is_shared: false,
             status,
         };
         core.ops.given = Accounts::new(config.given_bytes_max, config.frames_max);

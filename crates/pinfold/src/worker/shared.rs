@@ -141,7 +141,9 @@ impl Shared {
         if self.fork.is_child() {
             return Err(Error::Forked);
         }
-        Ok(Inside { guard: Some(self.engine.lock()), shared: self })
+        let mut engine = self.engine.lock();
+        engine.core.is_shared = engine.is_shared();
+        Ok(Inside { guard: Some(engine), shared: self })
     }
 
     /// The engine again, for a thread that has left it to copy. `None` in a child of the process.

@@ -1,6 +1,8 @@
 //! Long parts of messages are lent: the thread that came to them copies them outside of the engine,
 //! and then gives them back ([`copying`](crate::worker::copying)).
 //!
+//! Where one thread alone comes to the endpoint, it copies inside: nobody waits for it.
+//!
 //! Meanwhile other threads go on with all other operations. Nothing that ends an operation ends it
 //! before its part is back ([`lent`](crate::worker::lent)), and a peer whose memory is written is
 //! not told that this side is gone (`teardown::remove_peer`): it would use that memory otherwise.

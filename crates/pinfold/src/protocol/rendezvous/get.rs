@@ -187,7 +187,7 @@ pub(crate) fn get_step(core: &mut Core, peer: &mut Peer, key: OpKey) -> Result<b
     if let Ok(Some((at, len))) = part
         && let Some(op) = core.ops.recv_mut(key)
     {
-        if copies::is_lent(&op.memory, len) {
+        if core.is_shared && copies::is_lent(&op.memory, len) {
             let there = std::mem::replace(&mut get.source, There::Lent);
             op.stage = RecvStage::Getting(get);
             copies::lend(core, peer, (key, there), (at, len), Direction::Get);

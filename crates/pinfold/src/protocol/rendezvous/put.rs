@@ -137,7 +137,7 @@ pub(crate) fn put_step(core: &mut Core, peer: &mut Peer, key: OpKey) -> bool {
         Went::stopped(Stop::Errno(Errno::SRCH.raw_os_error().unsigned_abs()))
     } else {
         let (place, want) = (putting.place, putting.want);
-        if copies::is_lent(&op.memory, len) {
+        if core.is_shared && copies::is_lent(&op.memory, len) {
             let there = std::mem::replace(&mut putting.to, There::Lent);
             let direction = Direction::Put { place, want };
             copies::lend(core, peer, (key, there), (at, len), direction);
