@@ -85,6 +85,46 @@ class Bench(unittest.TestCase):
         circles = drawn.findall(".//{http://www.w3.org/2000/svg}circle")
         self.assertEqual(len(circles), len(facts))
 
+    @needs_numpy
+    def test_the_works_with_goals_are_measured_and_checked(self):
+        """All of them, each short: every way of each, by as many exchanges as are asked for."""
+        program = """
+import sys
+from pinfold.bench import __main__ as main, goals, ways
+ways.Array.length, ways.Object.length, ways.Requests.count = 1000, 8192, 100
+goals.ROWS[:] = [row._replace(each=3) for row in goals.ROWS]
+sys.argv = ["pinfold.bench", "--goals", "--rounds", "2", "--json"]
+sys.exit(main.main())
+"""
+        ran = run("-c", program)
+        self.assertEqual(ran.returncode, 0, ran.stderr)
+        rows = json.loads(ran.stdout)["goals"]
+        self.assertEqual(len(rows), 4)
+        missing = ran.stderr.count(": not installed")
+        self.assertEqual(sum(len(row["ways"]) for row in rows) + missing, 14)
+        for way in (way for row in rows for way in row["ways"]):
+            self.assertEqual(way["exchanges"], 6, way)
+            self.assertGreater(way["mean_us"], 0)
+            self.assertLessEqual(way["median_us"], way["p99_us"])
+
+    def test_wrong_data_and_goals_are_found(self):
+        from pinfold.bench import goals, ways
+
+        row = goals.ROWS[0]._replace(rivals={ways.PipeWords: 3.0})
+        there = [ways.Words.__new__(row.ours), ways.Words.__new__(ways.PipeWords)]
+        for ours, met in ((1.0, True), (2.0, False)):
+            fact = goals.facts(row, there, [[[ours] * 2] * 3, [[4.0] * 2] * 3])
+            self.assertEqual([way["met"] for way in fact["ways"]], [None, met])
+            self.assertEqual(fact["ways"][1]["times"], 4.0 / ours)
+            self.assertIn("missed" if not met else "8 B", goals.shown(fact))
+
+        class Wrong(ways.PipeWords):
+            def answers(self, take, give):
+                super().answers(take, lambda word: give(word[::-1]))
+
+        with self.assertRaisesRegex(RuntimeError, "went wrong"):
+            goals.measure(row._replace(ours=Wrong, rivals={}, each=1), 1, print)
+
     def test_a_payload_that_is_not_right_is_found(self):
         from pinfold.bench.payload import Payload, check
 
