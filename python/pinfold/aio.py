@@ -112,42 +112,44 @@ class Endpoint:
                 self._waiters.remove(waiter)
             self._stop_if_idle()
 
-    async def _end(self, request: _native.Request, timeout: Optional[float]) -> Any:
-        """The end of a send, call or request, which the queue tells of. Cancelled, or when the time
-        is up (_Late), it goes on if it has met its counterpart, else it ends."""
-        result = request.try_wait()
-        if result is not None:
-            return result
+    def _add(self, request: _native.Request) -> "asyncio.Future[Any]":
+        """A future of the end of a send, call or request, which the queue tells of."""
         loop, number = self._here(), next(self._numbers)
         if self._queue is None:
             self._queue = _native.Queue()
         future = self._queued[number] = loop.create_future()
         self._queue.add(request, number)
         self._arm_soon(loop)
-        timer = None
-        if timeout is not None:
-            timer = loop.call_later(timeout, self._late, future)
+        return future
+
+    async def _end(self, request: _native.Request) -> Any:
+        """The end of a send or call. Cancelled, it goes on if it has met its counterpart, else it
+        ends."""
+        result = request.try_wait()
+        if result is not None:
+            return result
+        future = self._add(request)
         try:
             return await future
-        finally:
-            if timer is not None:
-                timer.cancel()
-            if self._queued.pop(number, None) is not None:
-                self._queue.cancel(number)
-                self._stop_if_idle()
+        except asyncio.CancelledError:
+            for number, other in self._queued.items():
+                if other is future and self._queue is not None:
+                    self._queue.cancel(number)
+            raise
 
     @staticmethod
-    def _late(future: "asyncio.Future[Any]") -> None:
+    def _late(future: "asyncio.Future[Any]", error: BaseException) -> None:
         if not future.done():
-            future.set_exception(_Late())
+            future.set_exception(error)
 
     def _here(self) -> asyncio.AbstractEventLoop:
         loop = asyncio.get_running_loop()
         if self._loop is not loop:
-            if self._waiters or self._queued:
+            if self._waiters or not all(future.done() for future in self._queued.values()):
                 raise RuntimeError("the endpoint is awaited in another loop")
             self._stop_watching()
-            self._loop = loop
+            # A turn that an earlier loop owed is not coming.
+            self._loop, self._is_arming = loop, False
         return loop
 
     def _wake(self) -> None:
@@ -252,7 +254,7 @@ class Endpoint:
     async def _sent(self, request: _native.Request, timeout: Optional[float]) -> _native.Receipt:
         try:
             if timeout is None:
-                return await self._end(request, None)
+                return await self._end(request)
             return await self._ended(request, timeout, uses_memory=True, sends=True)
         except Cancelled as error:
             why = f"the peer did not take the message within {timeout} s; nothing was sent"
@@ -336,14 +338,17 @@ class Endpoint:
         """Has a handler of the peer called, see `pinfold.Endpoint.call`."""
         return await self._sent(self.plain.post_call(peer, id, data), timeout)
 
-    async def ask(
+    def ask(
         self, peer: int, id: int, data: Any = None, timeout: Optional[float] = None
-    ) -> Any:
-        """The answer of a handler of the peer, a Message. Cancelled, it is handled all the same."""
-        try:
-            return await self._end(self.plain.post_ask(peer, id, data), timeout)
-        except _Late:
-            raise Timeout(f"there was no answer within {timeout} s") from None
+    ) -> "asyncio.Future[Any]":
+        """A future of the answer of a handler of the peer, a Message; it is asked at once, so many
+        may be asked before the first is awaited. Cancelled, it is handled all the same."""
+        future = self._add(self.plain.post_ask(peer, id, data))
+        if timeout is not None:
+            error = Timeout(f"there was no answer within {timeout} s")
+            timer = future.get_loop().call_later(timeout, self._late, future, error)
+            future.add_done_callback(lambda _: timer.cancel())
+        return future
 
     async def send_object(
         self,

@@ -165,8 +165,8 @@ class Asyncio(unittest.IsolatedAsyncioTestCase):
                     self.assertEqual([bytes(it) for it in answers], [it[::-1] for it in data])
 
                     # Those that are cancelled, or late, disturb no others.
-                    asked = [asyncio.ensure_future(other.ask(peer, 2, it)) for it in data]
-                    late = asyncio.ensure_future(other.ask(peer, 2, b"late", 0.01))
+                    asked = [other.ask(peer, 2, it) for it in data]
+                    late = other.ask(peer, 2, b"late", 0.01)
                     with self.assertRaises(pinfold.Timeout):
                         await late
                     for task in asked[::2]:
@@ -182,7 +182,7 @@ class Asyncio(unittest.IsolatedAsyncioTestCase):
                     self.assertEqual([bytes(it) for it in answers[1::2]], data[1::2])
 
                     # And the end of the endpoint ends them.
-                    asked = [asyncio.ensure_future(other.ask(peer, 2, it)) for it in data[:10]]
+                    asked = [other.ask(peer, 2, it) for it in data[:10]]
                     await asyncio.sleep(0.01)
                     other.close()
                     ended = await asyncio.gather(*asked, return_exceptions=True)

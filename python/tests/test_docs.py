@@ -25,14 +25,27 @@ def run(*arguments: str) -> "subprocess.CompletedProcess[str]":
 
 class Documents(unittest.TestCase):
     @needs_numpy
-    def test_the_programs_of_the_page_run(self):
-        page = (ROOT / "docs" / "python.md").read_text()
-        programs = re.findall(r"^```python\n(.*?)^```$", page, re.S | re.M)
-        self.assertGreaterEqual(len(programs), 6)
-        for program in programs:
-            with self.subTest(program.splitlines()[0]):
-                ran = run("-c", program)
-                self.assertEqual((ran.returncode, ran.stderr), (0, ""), program)
+    def test_the_programs_of_the_pages_run(self):
+        pages = [ROOT / "docs" / "python.md", *sorted((ROOT / "docs" / "guide").glob("*.md"))]
+        count = 0
+        for page in pages:
+            for program in re.findall(r"^```python\n(.*?)^```$", page.read_text(), re.S | re.M):
+                count += 1
+                with self.subTest(f"{page.name}: {program.splitlines()[0]}"):
+                    ran = run("-c", program)
+                    self.assertEqual((ran.returncode, ran.stderr), (0, ""), program)
+        self.assertGreaterEqual(count, 12)
+
+    def test_the_book_has_all_pages_and_no_others(self):
+        docs = ROOT / "docs"
+        named = set(re.findall(r"\]\(([^)]+\.md)\)", (docs / "SUMMARY.md").read_text()))
+        pages = {str(page.relative_to(docs)) for page in docs.rglob("*.md")} - {"SUMMARY.md"}
+        # The figures are reached from their own table.
+        pages = {page for page in pages if not page.startswith("measurements/")}
+        self.assertEqual(named - {"measurements/README.md"}, pages)
+        for page in docs.rglob("*.md"):
+            for link in re.findall(r"\]\(([^):#]+\.md)[)#]", page.read_text()):
+                self.assertTrue((page.parent / link).exists(), f"{page}: {link}")
 
     def test_what_the_page_names_is_there(self):
         page = (ROOT / "docs" / "python.md").read_text()

@@ -1,12 +1,14 @@
 """`python -m pinfold.bench --goals`: Pinfold beside each rival at its own work, with a goal for each.
 
-Ways take turns in rounds, all processes alive; every exchange is of data that were written anew, and
-is checked. Times are of exchanges alone: mean, median and 99th percentile of all of them, in
+Ways take turns in rounds; the children of the others are stopped meanwhile, since some spin. Every
+exchange is of data that were written anew, and is checked. Times are of exchanges alone: mean, median and 99th percentile of all of them, in
 microseconds. "times" is the rival's mean over Pinfold's, the median of the rounds'.
 """
 
 from __future__ import annotations
 
+import os
+import signal
 import statistics
 import time
 from typing import Any, Callable, Dict, List, NamedTuple, Optional, Type
@@ -99,13 +101,18 @@ def measure(row: Row, rounds: int, tell: Callable[[str], None]) -> Dict[str, Any
     try:
         for way in there:
             way.open()
+        for child in children:
+            signal_child(child, signal.SIGSTOP)
         for turn in range(-1, rounds):
             for step in range(len(there)):
                 at = (step + turn) % len(there)
+                signal_child(children[at], signal.SIGCONT)
                 took = [one(at) for _ in range(row.each)]
+                signal_child(children[at], signal.SIGSTOP)
                 if turn >= 0:
                     times[at].append(took)
-        for way in there:
+        for way, child in zip(there, children):
+            signal_child(child, signal.SIGCONT)
             way.prepare(0)
             way.exchange(0)
         for child in children:
@@ -114,9 +121,15 @@ def measure(row: Row, rounds: int, tell: Callable[[str], None]) -> Dict[str, Any
         for child in children:
             if child.is_alive():
                 child.terminate()
+                signal_child(child, signal.SIGCONT)
         for way in there:
             way.close()
     return facts(row, there, times)
+
+
+def signal_child(child: Any, number: int) -> None:
+    """Stops a child, or has it go on."""
+    os.kill(child.pid, number)
 
 
 def facts(row: Row, there: List[ways.Way], times: List[List[List[float]]]) -> Dict[str, Any]:

@@ -456,7 +456,8 @@ class Requests(Way):
     async def connect(self) -> None:
         raise NotImplementedError
 
-    async def ask(self, data: bytes) -> Any:
+    def ask(self, data: bytes) -> Any:
+        """A future of the answer."""
         raise NotImplementedError
 
     async def all(self, number: int) -> List[Any]:
@@ -507,8 +508,8 @@ class PinfoldRequests(Requests):
         self.peer = await self.endpoint.accept()
         await self.endpoint.recv()
 
-    async def ask(self, data: bytes) -> Any:
-        return await self.endpoint.ask(self.peer, 1, data)
+    def ask(self, data: bytes) -> Any:
+        return self.endpoint.ask(self.peer, 1, data)
 
     def close(self) -> None:
         self.endpoint.close()
@@ -550,11 +551,11 @@ class StreamRequests(Requests):
             number, data = self.FRAME.unpack(await self.reader.readexactly(self.FRAME.size))
             self.waiting.pop(number).set_result(data)
 
-    async def ask(self, data: bytes) -> bytes:
+    def ask(self, data: bytes) -> Any:
         self.number = (self.number + 1) % (1 << 32)
         future = self.waiting[self.number] = self.loop.create_future()
         self.writer.write(self.FRAME.pack(self.number, data))
-        return await future
+        return future
 
     def close(self) -> None:
         self.task.cancel()
