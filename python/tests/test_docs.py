@@ -103,8 +103,8 @@ class Bench(unittest.TestCase):
         """All of them, each short: every way of each, by as many exchanges as are asked for."""
         program = """
 import sys
-from pinfold.bench import __main__ as main, goals, ways
-ways.Array.length, ways.Object.length, ways.Requests.count = 1000, 8192, 100
+from pinfold.bench import __main__ as main, goals, requests, ways
+ways.Array.length, ways.Object.length, requests.Requests.count = 1000, 8192, 100
 goals.ROWS[:] = [row._replace(each=3) for row in goals.ROWS]
 sys.argv = ["pinfold.bench", "--goals", "--rounds", "2", "--json"]
 sys.exit(main.main())

@@ -108,8 +108,7 @@ impl Side for C<'_> {
     fn send(&self, word: u64) {
         let data = (&raw const word).cast();
         // SAFETY: an open endpoint; 8 bytes; no receipt is asked for.
-        let status =
-            unsafe { (self.0.send)(self.1, self.2, 1, data, 8, std::ptr::null_mut()) };
+        let status = unsafe { (self.0.send)(self.1, self.2, 1, data, 8, std::ptr::null_mut()) };
         self.0.check(status);
     }
 

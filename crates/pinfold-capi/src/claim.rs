@@ -10,7 +10,9 @@ use crate::{
     message::pinfold_message,
     messages::{pinfold_received, source, tell},
     peers::pinfold_peer,
-    status::{Failure, Outcome, give_out, given, pinfold_status, place, run, store, take_back, value},
+    status::{
+        Failure, Outcome, give_out, given, pinfold_status, place, run, store, take_back, value,
+    },
 };
 
 /// A message that was claimed: no other receive or probe finds it. It uses its sender's credit

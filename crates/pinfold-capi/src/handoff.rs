@@ -55,10 +55,10 @@ pub unsafe extern "C" fn pinfold_give(
     })
 }
 
-/// As pinfold_give() without a limit, of `count` buffers, up to 1,024, as one message in that order.
-/// The handles are the library's, and all of `bufs` are set to NULL, also after a failure, which
-/// gives the memory back to its arena; but for PINFOLD_INVALID, which changes nothing. A view of it
-/// is contiguous, by mapping the parts in a row where each is whole pages, or by a copy.
+/// As pinfold_give() without a limit, of `count` buffers, up to 1,024, as one message in that
+/// order. The handles are the library's, and all of `bufs` are set to NULL, also after a failure,
+/// which gives the memory back to its arena; but for PINFOLD_INVALID, which changes nothing. A view
+/// of it is contiguous, by mapping the parts in a row where each is whole pages, or by a copy.
 ///
 /// # Safety
 /// As the head of pinfold.h says.

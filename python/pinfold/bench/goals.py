@@ -13,7 +13,7 @@ import statistics
 import time
 from typing import Any, Callable, Dict, List, NamedTuple, Optional, Type
 
-from . import ways
+from . import requests, ways
 from .measure import quantile
 from .subjects import FORK
 
@@ -55,8 +55,8 @@ ROWS = [
     ),
     Row(
         "one of 1,000 outstanding requests, asyncio",
-        ways.PinfoldRequests,
-        {ways.StreamRequests: 2.0},
+        requests.PinfoldRequests,
+        {requests.StreamRequests: 2.0},
         3,
     ),
 ]
