@@ -38,7 +38,7 @@ static void answer(const pinfold_active *active, void *user) {
 static uint32_t send_all(pair *it, pinfold_queue *queue) {
     static const size_t lengths[] = {0, 8, 56, 57, 5000, 65537, 300000, LONG};
     unsigned char *out = malloc(LONG), *in = malloc(LONG);
-    pinfold_received came = {0};
+    pinfold_completion came = {0};
     for (size_t at = 0; at < sizeof lengths / sizeof *lengths; at++) {
         size_t len = lengths[at];
         fill(out, len, (unsigned)at);
@@ -48,7 +48,7 @@ static uint32_t send_all(pair *it, pinfold_queue *queue) {
         for (int turn = 0; turn < 2; turn++) {
             pinfold_completion done = take_one(it, queue);
             CHECK(done.status == PINFOLD_OK);
-            if (done.context == 1) came = done.received;
+            if (done.context == 1) came = done;
         }
         CHECK(came.len == len && filled(in, len, (unsigned)at));
     }
