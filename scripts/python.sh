@@ -7,7 +7,7 @@ place=$target/python
 environment=$place/venv
 tools="maturin>=1.9.4,<2"
 # The tests use these where they can be had; those that lack something are skipped, and say so.
-libraries=(numpy pyzmq)
+libraries=(numpy pyzmq pyarrow)
 
 have python3 || skip "no Python 3 here; run: scripts/setup.sh"
 python3 -c 'import sys; sys.exit(sys.version_info < (3, 9))' || skip "Python is older than 3.9"

@@ -9,15 +9,18 @@
         endpoint.send(endpoint.connect("greeter"), b"how now")
 
 `Endpoint` sends and receives, `Arena` and `empty` make arrays that are given away without a copy,
-`pinfold.aio` has the same for asyncio, and `pinfold.multiprocessing` queues, pipes and pools.
+`Endpoint.region` and `register` have memory that peers read and write, `Endpoint.handle` has
+callables that they call. `pinfold.aio` has the same for asyncio, and `pinfold.multiprocessing` queues, pipes and pools.
 `python -m pinfold.bench` compares with what the standard library has. docs/python.md says more.
 """
 
-from ._native import Received, Receipt, Request, __version__
+from ._native import Active, Received, Receipt, Region, Registered, Remote, Request, __version__
 from .arena import Arena, empty, zeros
 from .endpoint import Endpoint, Peer
 from .errors import (
+    AlreadyAnswered,
     BadAddress,
+    BadKey,
     Cancelled,
     Closed,
     Error,
@@ -25,6 +28,7 @@ from .errors import (
     GreetingFailed,
     KeyNeeded,
     LimitReached,
+    Misaligned,
     NameGone,
     NameInUse,
     NameLost,
@@ -32,12 +36,18 @@ from .errors import (
     NobodyLeft,
     NoMemory,
     NotAllowed,
+    NotHandled,
     NotListening,
+    NotMapped,
     NotTaken,
+    OutOfBounds,
+    OutOfReach,
     PathRefused,
     PeerDied,
     PeerGone,
     ReadOnly,
+    Revoked,
+    StillVisited,
     SystemFailed,
     Timeout,
     TransferFailed,
@@ -51,8 +61,11 @@ from .errors import (
 from .memory import Buffer, Memory, Message, View
 
 __all__ = [
+    "Active",
+    "AlreadyAnswered",
     "Arena",
     "BadAddress",
+    "BadKey",
     "Buffer",
     "Cancelled",
     "Closed",
@@ -64,6 +77,7 @@ __all__ = [
     "LimitReached",
     "Memory",
     "Message",
+    "Misaligned",
     "NameGone",
     "NameInUse",
     "NameLost",
@@ -71,8 +85,12 @@ __all__ = [
     "NoMemory",
     "NobodyLeft",
     "NotAllowed",
+    "NotHandled",
     "NotListening",
+    "NotMapped",
     "NotTaken",
+    "OutOfBounds",
+    "OutOfReach",
     "PathRefused",
     "Peer",
     "PeerDied",
@@ -80,7 +98,12 @@ __all__ = [
     "ReadOnly",
     "Receipt",
     "Received",
+    "Region",
+    "Registered",
+    "Remote",
     "Request",
+    "Revoked",
+    "StillVisited",
     "SystemFailed",
     "Timeout",
     "TransferFailed",

@@ -10,12 +10,14 @@ that matches, and memory is the caller's again when the call has raised.
 from __future__ import annotations
 
 import asyncio
+import inspect
+import itertools
 import time
-from typing import Any, List, Optional
+from typing import Any, Callable, Dict, List, Optional, Set
 
-from . import _native, objects
+from . import _native, arrow, objects
 from . import endpoint as plain
-from .errors import Cancelled, NotTaken, Timeout
+from .errors import Cancelled, Closed, NotTaken, Timeout
 
 LOOK_S = 0.25
 """How long a call of the plain endpoint, which disarms the descriptor, may go unseen, seconds."""
@@ -32,8 +34,9 @@ class Endpoint:
     """A `pinfold.Endpoint` whose calls are coroutines; the arguments and errors are the same.
 
     It belongs to the loop in which it is first awaited. Calls of the plain endpoint, `plain`, are
-    possible, but a coroutine may then see its message up to `LOOK_S` late. An operation costs a
-    turn of the loop for each other one that is awaited at the time: it is made for dozens of them.
+    possible, but a coroutine may then see its message up to `LOOK_S` late. Sends, calls and
+    requests cost the same however many are awaited; a receive, or a send with a time-out, costs a
+    turn of the loop for each other of these: it is made for dozens.
 
     As any endpoint it makes progress while it is called: a peer may wait for one of which nothing
     is awaited, unless it has a thread (`dedicated_progress=True`).
@@ -45,7 +48,11 @@ class Endpoint:
         self._waiters: List["asyncio.Future[None]"] = []
         self._is_arming = False
         self._look: Optional[asyncio.TimerHandle] = None
-        self._fd = -1
+        self._fds: List[int] = []
+        self._queue: Optional[_native.Queue] = None
+        self._queued: "Dict[int, asyncio.Future[Any]]" = {}
+        self._numbers = itertools.count()
+        self._tasks: "Set[asyncio.Task[None]]" = set()
 
     async def __aenter__(self) -> "Endpoint":
         return self
@@ -57,6 +64,7 @@ class Endpoint:
         """Closes it: coroutines that wait raise Closed."""
         self._stop_watching()
         self.plain.close(force=force)
+        self._close_queued()
         self._wake()
 
     # A coroutine's turns: look at its request, have the descriptor watched, wait for a turn.
@@ -90,16 +98,10 @@ class Endpoint:
             request.drop()
 
     async def _turn(self, left: Optional[float]) -> None:
-        loop = asyncio.get_running_loop()
-        if self._loop is not loop:
-            if self._waiters:
-                raise RuntimeError("the endpoint is awaited in another loop")
-            self._loop = loop
+        loop = self._here()
         waiter = loop.create_future()
         self._waiters.append(waiter)
-        if not self._is_arming:
-            self._is_arming = True
-            loop.call_soon(self._arm)
+        self._arm_soon(loop)
         timer = None if left is None else loop.call_later(left, self._wake)
         try:
             await waiter
@@ -108,8 +110,47 @@ class Endpoint:
                 timer.cancel()
             if waiter in self._waiters:
                 self._waiters.remove(waiter)
-            if not self._waiters:
-                self._stop_watching()
+            self._stop_if_idle()
+
+    def _add(self, request: _native.Request) -> "asyncio.Future[Any]":
+        """A future of the end of a send, call or request, which the queue tells of."""
+        loop, number = self._here(), next(self._numbers)
+        if self._queue is None:
+            self._queue = _native.Queue()
+        future = self._queued[number] = loop.create_future()
+        self._queue.add(request, number)
+        self._arm_soon(loop)
+        return future
+
+    async def _end(self, request: _native.Request) -> Any:
+        """The end of a send or call. Cancelled, it goes on if it has met its counterpart, else it
+        ends."""
+        result = request.try_wait()
+        if result is not None:
+            return result
+        future = self._add(request)
+        try:
+            return await future
+        except asyncio.CancelledError:
+            for number, other in self._queued.items():
+                if other is future and self._queue is not None:
+                    self._queue.cancel(number)
+            raise
+
+    @staticmethod
+    def _late(future: "asyncio.Future[Any]", error: BaseException) -> None:
+        if not future.done():
+            future.set_exception(error)
+
+    def _here(self) -> asyncio.AbstractEventLoop:
+        loop = asyncio.get_running_loop()
+        if self._loop is not loop:
+            if self._waiters or not all(future.done() for future in self._queued.values()):
+                raise RuntimeError("the endpoint is awaited in another loop")
+            self._stop_watching()
+            # A turn that an earlier loop owed is not coming.
+            self._loop, self._is_arming = loop, False
+        return loop
 
     def _wake(self) -> None:
         waiters, self._waiters = self._waiters, []
@@ -117,39 +158,75 @@ class Endpoint:
             if not waiter.done():
                 waiter.set_result(None)
 
+    def _take(self) -> None:
+        """Tells those whose operations have ended, after a turn of progress at least."""
+        if self._queue is None or not self._queued:
+            self.plain.progress()
+            return
+        for number, went_well, value in self._queue.take():
+            future = self._queued.pop(number, None)
+            if future is None or future.done():
+                continue
+            if went_well:
+                future.set_result(value)
+            else:
+                future.set_exception(value)
+
+    def _arm_soon(self, loop: asyncio.AbstractEventLoop) -> None:
+        if not self._is_arming:
+            self._is_arming = True
+            loop.call_soon(self._arm)
+
     def _arm(self) -> None:
-        """Has the loop watch the descriptor, unless something is there already."""
+        """Has the loop watch the descriptors, unless something is there already."""
         self._is_arming = False
-        if not self._waiters or self._loop is None:
+        if self._loop is None or not (self._waiters or self._queued):
+            self._stop_if_idle()
             return
         if self.plain.closed:
+            self._close_queued()
             self._wake()
             return
-        if self._fd < 0:
-            self._fd = self.plain.fileno()
-            self._loop.add_reader(self._fd, self._readable)
+        ends = [self.plain] if self._queue is None else [self.plain, self._queue]
+        for end in ends[len(self._fds) :]:
+            self._fds.append(end.fileno())
+            self._loop.add_reader(self._fds[-1], self._readable)
         if self._look is None:
             self._look = self._loop.call_later(LOOK_S, self._look_again)
-        if not self.plain.arm():
-            self.plain.progress()
-            self._wake()
+        # The queue arms the endpoint as well.
+        armed = self._queue if self._queue is not None and self._queued else self.plain
+        if not armed.arm():
+            self._readable()
 
     def _readable(self) -> None:
-        self.plain.progress()
+        if not self.plain.closed:
+            self._take()
         self._wake()
+        if self._queued and self._loop is not None:
+            self._arm_soon(self._loop)
 
     def _look_again(self) -> None:
         self._look = None
-        self._wake()
+        self._readable()
+
+    def _stop_if_idle(self) -> None:
+        if not self._waiters and not self._queued:
+            self._stop_watching()
 
     def _stop_watching(self) -> None:
         if self._look is not None:
             self._look.cancel()
             self._look = None
-        if self._fd >= 0 and self._loop is not None:
-            if not self._loop.is_closed():
-                self._loop.remove_reader(self._fd)
-            self._fd = -1
+        fds, self._fds = self._fds, []
+        if self._loop is not None and not self._loop.is_closed():
+            for fd in fds:
+                self._loop.remove_reader(fd)
+
+    def _close_queued(self) -> None:
+        queued, self._queued = self._queued, {}
+        for future in queued.values():
+            if not future.done():
+                future.set_exception(Closed("the endpoint is closed"))
 
     async def _received(
         self, request: _native.Request, timeout: Optional[float], uses_memory: bool = False
@@ -172,10 +249,13 @@ class Endpoint:
     ) -> _native.Receipt:
         """Sends, and returns the receipt when the memory is the caller's again. Cancelled before it
         has met its receive nothing is sent; after that it goes on, and keeps the memory."""
+        return await self._sent(self.plain.post_send(peer, data, tag), timeout)
+
+    async def _sent(self, request: _native.Request, timeout: Optional[float]) -> _native.Receipt:
         try:
-            return await self._ended(
-                self.plain.post_send(peer, data, tag), timeout, uses_memory=True, sends=True
-            )
+            if timeout is None:
+                return await self._end(request)
+            return await self._ended(request, timeout, uses_memory=True, sends=True)
         except Cancelled as error:
             why = f"the peer did not take the message within {timeout} s; nothing was sent"
             raise NotTaken(why) from error
@@ -218,6 +298,58 @@ class Endpoint:
         cancelled, it goes on."""
         return await self._ended(self.plain.post_handoff(peer, array, tag), None)
 
+    async def open_region(self, peer: int, key: Any, timeout: Optional[float] = None) -> Any:
+        """A Remote, whose own calls do not wait for the loop: they are short on one host."""
+        return await self._received(self.plain.post_open_region(peer, key), timeout)
+
+    async def open_space(self, peer: int, key: Any, timeout: Optional[float] = None) -> Any:
+        """As `open_region`, by addresses."""
+        return await self._received(self.plain.post_open_space(peer, key), timeout)
+
+    def handle(self, id: int, function: Callable[[Any], Any]) -> None:
+        """Sets a handler, as `pinfold.Endpoint.handle`. It is called in the loop's thread while
+        something of this endpoint is awaited. A coroutine function runs as a task of the loop, and
+        what it returns is the answer."""
+        if not inspect.iscoroutinefunction(function):
+            self.plain.handle(id, function)
+            return
+
+        async def answered(active: Any) -> None:
+            try:
+                answer = await function(active)
+                if answer is not None:
+                    active.reply(answer)
+            except BaseException:
+                # The exception keeps its frames, and those keep the request.
+                active.give_up()
+                raise
+
+        def start(active: Any) -> None:
+            task = asyncio.get_running_loop().create_task(answered(active))
+            # The loop itself keeps weak references to tasks.
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+        self.plain.handle(id, start)
+
+    async def call(
+        self, peer: int, id: int, data: Any = None, timeout: Optional[float] = None
+    ) -> _native.Receipt:
+        """Has a handler of the peer called, see `pinfold.Endpoint.call`."""
+        return await self._sent(self.plain.post_call(peer, id, data), timeout)
+
+    def ask(
+        self, peer: int, id: int, data: Any = None, timeout: Optional[float] = None
+    ) -> "asyncio.Future[Any]":
+        """A future of the answer of a handler of the peer, a Message; it is asked at once, so many
+        may be asked before the first is awaited. Cancelled, it is handled all the same."""
+        future = self._add(self.plain.post_ask(peer, id, data))
+        if timeout is not None:
+            error = Timeout(f"there was no answer within {timeout} s")
+            timer = future.get_loop().call_later(timeout, self._late, future, error)
+            future.add_done_callback(lambda _: timer.cancel())
+        return future
+
     async def send_object(
         self,
         peer: int,
@@ -251,3 +383,16 @@ class Endpoint:
         first, lengths, stream = objects.parse(message)
         views = [await self.recv_view(message.peer, first + n) for n in range(len(lengths))]
         return objects.assemble(stream, lengths, views)
+
+    async def send_arrow(self, peer: int, data: Any, tag: int = 0) -> None:
+        """Sends Arrow data, see `pinfold.Endpoint.send_arrow`; returns before it is taken."""
+        self.plain.post_handoff(peer, arrow.pack(data), tag)
+
+    async def recv_arrow(
+        self,
+        peer: Optional[int] = None,
+        tag: Optional[int] = None,
+        timeout: Optional[float] = None,
+    ) -> Any:
+        """A RecordBatch or Table, see `pinfold.Endpoint.recv_arrow`."""
+        return arrow.unpack(await self.recv_view(peer, tag, timeout))

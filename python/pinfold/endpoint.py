@@ -6,7 +6,7 @@ import atexit
 import weakref
 from typing import Any, Callable, List, NamedTuple, Optional, Tuple
 
-from . import _native, objects
+from . import _native, arrow, objects
 from .arena import Arena
 from .memory import whole_buffer
 
@@ -46,6 +46,20 @@ class Endpoint(_native.Endpoint):
     `recv_into(buffer, peer=None, tag=None, timeout=None)` a Received. Tags are 0 to 2**63 - 1; a
     peer or tag of None is any. Time-outs are in seconds, None is without a limit, 0 is not to wait.
     Each `post_...` returns a Request in place of waiting.
+
+    Memory for peers: `region(nbytes, writable=False)` makes a Region, `register(buffer,
+    writable=False)` has peers use an object's memory where it lies, until it is revoked. Both have
+    a `key`, 24 bytes, which the program sends to those that may. `open_region(peer, key,
+    timeout=None)` and `open_space(...)` return a Remote, by offsets and by the peer's addresses. A
+    peer with the key may read, and write, at any moment: what it writes shows in the object.
+
+    Active messages: `handle(id, function)` has `function(active)` called for messages with this
+    number, on threads that call this endpoint, one at a time for each peer, or with
+    `dedicated_progress` on its own thread. `handlers={id: function}` sets them before any peer can
+    send. `call(peer, id, data=None, timeout=None)` sends one, `ask(...)` waits for the answer, a
+    Message. The exception of a handler goes to `sys.unraisablehook`, and the one that asked gets
+    NotHandled. A handler may call the endpoint, and while it waits no other of this endpoint runs
+    on its thread. Ids are 0 to 2**32 - 1; messages without a handler are dropped.
 
     Any thread may call it, several at a time; the interpreter's lock is released meanwhile, and
     Ctrl-C ends a wait within 0.1 s. A child made by fork has no part in it (Forked), and can make
@@ -142,6 +156,30 @@ class Endpoint(_native.Endpoint):
         Errors: ValueError if the message is no object, those of pickle, and as `recv`.
         """
         return objects.receive(self, peer, tag, timeout)[0]
+
+    def send_arrow(
+        self, peer: int, data: Any, tag: int = 0, timeout: Optional[float] = None
+    ) -> None:
+        """Sends a record batch or table of pyarrow, or anything with the Arrow PyCapsule interface.
+        Its buffers are copied once, to an arena, and given away as by `handoff`. Takes pyarrow.
+
+        Errors: TypeError if it is no Arrow data, and as `handoff`.
+        """
+        self.handoff(peer, arrow.pack(data), tag, timeout)
+
+    def recv_arrow(
+        self,
+        peer: Optional[int] = None,
+        tag: Optional[int] = None,
+        timeout: Optional[float] = None,
+    ) -> Any:
+        """Receives what `send_arrow` sent, as a RecordBatch or Table of pyarrow, without a copy.
+
+        Its offsets are not checked: `validate(full=True)` does, as long as the sender leaves the
+        memory alone, so receive Arrow data from peers that are trusted. Errors: ValueError if the
+        message is no Arrow data, and as `recv`.
+        """
+        return arrow.unpack(self.recv_view(peer, tag, timeout))
 
 
 before_exit: List[Callable[[], None]] = []

@@ -76,6 +76,42 @@ class ReadOnly(Error):
     """The memory can only be read."""
 
 
+class OutOfBounds(Error, IndexError):
+    """An operation reached beyond the memory; nothing was changed."""
+
+
+class Misaligned(Error, ValueError):
+    """The word of an atomic operation does not lie at a multiple of its size."""
+
+
+class BadKey(Error, ValueError):
+    """The key fits no memory of that peer: it was revoked, or is no key."""
+
+
+class Revoked(Error):
+    """The memory was revoked by its owner."""
+
+
+class NotMapped(Error):
+    """There is no memory at some of the addresses, or it may not be written."""
+
+
+class StillVisited(Error):
+    """A peer has not left the memory within the time that its revocation waits."""
+
+
+class OutOfReach(Error):
+    """Memory of a peer can neither be mapped nor reached by the kernel."""
+
+
+class NotHandled(Error):
+    """The peer has no such handler, or that did not answer: it raised, say."""
+
+
+class AlreadyAnswered(Error):
+    """The request was answered before."""
+
+
 class NameInUse(Error):
     """Another endpoint listens under this name."""
 

@@ -2,19 +2,20 @@
 
 use std::{
     os::fd::{AsFd, AsRawFd},
-    sync::{Mutex, PoisonError, atomic::Ordering},
+    sync::{Arc, Mutex, PoisonError, atomic::Ordering},
     time::Duration,
 };
 
 use pinfold::{Error, PeerId};
-use pyo3::{prelude::*, types::PyDict};
+use pyo3::{PyTraverseError, PyVisit, prelude::*, types::PyDict};
 
 use crate::{
+    active::Handlers,
     error::{or_raise, raised},
     operation::{IsClosed, Operation},
     request::Request,
     settings::{address, builder},
-    wait::{patience, released, wait},
+    wait::{drop_released, patience, released, wait},
 };
 
 /// The number, the name, the process and the user of a peer, and the names of its paths.
@@ -26,6 +27,7 @@ pub(crate) struct Endpoint {
     /// `None` once it is closed. Views have handles of their own.
     handle: Mutex<Option<pinfold::Endpoint>>,
     pub is_closed: IsClosed,
+    pub handlers: Arc<Handlers>,
 }
 
 impl Endpoint {
@@ -45,22 +47,30 @@ impl Endpoint {
 
 #[pymethods]
 impl Endpoint {
-    /// Listens at `name`, if it is given, and at `listen`, as `tcp:HOST:PORT`.
+    /// Listens at `name`, if it is given, and at `listen`, as `tcp:HOST:PORT`; with `handlers`, by
+    /// their numbers.
     #[new]
-    #[pyo3(signature = (name=None, *, listen=None, **settings))]
+    #[pyo3(signature = (name=None, *, listen=None, handlers=None, **settings))]
     fn new(
         py: Python<'_>,
         name: Option<&str>,
         listen: Option<&str>,
+        handlers: Option<&Bound<'_, PyDict>>,
         settings: Option<&Bound<'_, PyDict>>,
     ) -> PyResult<Endpoint> {
         let mut builder = builder(settings)?;
+        let table = Arc::new(Handlers::default());
+        for (id, function) in handlers.into_iter().flatten() {
+            let id: u32 = id.extract()?;
+            table.set(id, &function)?;
+            builder = builder.handle(id, table.function());
+        }
         for at in name.into_iter().chain(listen) {
             builder = builder.listen(&address(at));
         }
         let made = py.detach(|| builder.build());
         let handle = Mutex::new(Some(or_raise(py, made)?));
-        Ok(Endpoint { handle, is_closed: IsClosed::default() })
+        Ok(Endpoint { handle, is_closed: IsClosed::default(), handlers: table })
     }
 
     /// True once it was closed.
@@ -82,6 +92,15 @@ impl Endpoint {
                 drop(handle);
             });
         }
+        self.handlers.clear();
+    }
+
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        self.handlers.traverse(&visit)
+    }
+
+    fn __clear__(&self) {
+        self.handlers.clear();
     }
 
     /// Waits until everything sent has been delivered, at most `timeout` seconds.
@@ -189,13 +208,7 @@ impl Endpoint {
 
 impl Drop for Endpoint {
     fn drop(&mut self) {
-        let Some(handle) = self.take() else { return };
         // Closing may wait for a peer, in this process even, so not with the interpreter's lock.
-        let mut handle = Some(handle);
-        Python::try_attach(|py| {
-            let handle = handle.take();
-            py.detach(|| drop(handle));
-        });
-        drop(handle);
+        drop_released(self.take());
     }
 }

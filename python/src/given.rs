@@ -17,6 +17,7 @@ use pyo3::{
     exceptions::{PyBufferError, PyTypeError},
     ffi,
     prelude::*,
+    types::PyBytes,
 };
 
 /// `Py_buffer`, whose layout is the same since Python 3.0; the limited API has it since 3.11.
@@ -108,6 +109,8 @@ pub(crate) struct KeptExport(#[allow(dead_code, reason = "kept for its drop")] H
 
 // SAFETY: plain memory, which stays while the export is held.
 unsafe impl Send for Source {}
+// SAFETY: as above; by a reference it is only read, and the export is not reached at all.
+unsafe impl Sync for Source {}
 
 fn export(object: &Bound<'_, PyAny>, flags: c_int) -> PyResult<Held> {
     let empty = Buffer {
@@ -206,8 +209,31 @@ impl Source {
         Ok(Source::Gathered(bytes))
     }
 
+    /// As [`Source::of`], but never a copy: peers are to find the object's own memory.
+    ///
+    /// # Errors
+    /// As [`Source::of`]. `BufferError`: its bytes do not lie in a row.
+    pub fn in_place(object: &Bound<'_, PyAny>) -> PyResult<Source> {
+        match Source::of(object)? {
+            Source::Gathered(_) => Err(PyBufferError::new_err(
+                "the elements do not lie in a row, so peers cannot use them where they are; give \
+                 a contiguous array",
+            )),
+            source => Ok(source),
+        }
+    }
+
     pub fn len(&self) -> usize {
         self.bytes().1
+    }
+}
+
+impl AsRef<[u8]> for Source {
+    fn as_ref(&self) -> &[u8] {
+        let (at, len) = self.bytes();
+        // SAFETY: valid as long as the export is held; that nothing writes it meanwhile is the
+        // program's part, see below.
+        unsafe { std::slice::from_raw_parts(at, len) }
     }
 }
 
@@ -267,11 +293,70 @@ impl Target {
         let at = if len == 0 { ptr::NonNull::dangling().as_ptr() } else { at };
         Ok(Target { at, len, _held: KeptExport(held) })
     }
+
+    pub fn len(&self) -> usize {
+        self.len
+    }
 }
 
 // SAFETY: as of `Source`.
 unsafe impl OwnedBufMut for Target {
     fn bytes_mut(&mut self) -> (*mut u8, usize) {
         (self.at, self.len)
+    }
+}
+
+impl AsMut<[u8]> for Target {
+    fn as_mut(&mut self) -> &mut [u8] {
+        // SAFETY: writable as long as the export is held; that nothing else uses it meanwhile is
+        // the program's part, as of `Source`.
+        unsafe { std::slice::from_raw_parts_mut(self.at, self.len) }
+    }
+}
+
+/// Bytes that an operation makes: an object that nobody has seen yet.
+pub(crate) struct Fresh {
+    at: *mut u8,
+    len: usize,
+    object: Py<PyBytes>,
+}
+
+// SAFETY: plain memory, which stays while the object is referred to.
+unsafe impl Send for Fresh {}
+
+impl Fresh {
+    /// An object of `len` bytes, all 0.
+    ///
+    /// # Errors
+    /// `MemoryError`.
+    pub fn new(py: Python<'_>, len: usize) -> PyResult<Fresh> {
+        let mut at = ptr::null_mut();
+        let object = PyBytes::new_with(py, len, |bytes| {
+            at = bytes.as_mut_ptr();
+            Ok(())
+        })?;
+        // The interpreter has one object for all empty ones, and for each single byte; the latter
+        // are made by other calls than this.
+        let at = if len == 0 { ptr::NonNull::dangling().as_ptr() } else { at };
+        Ok(Fresh { at, len, object: object.unbind() })
+    }
+
+    /// The object, when the operation has ended.
+    pub fn into_object(self) -> Py<PyBytes> {
+        self.object
+    }
+}
+
+// SAFETY: the bytes are this object's, which does not move, and nothing else has a reference.
+unsafe impl OwnedBufMut for Fresh {
+    fn bytes_mut(&mut self) -> (*mut u8, usize) {
+        (self.at, self.len)
+    }
+}
+
+impl AsMut<[u8]> for Fresh {
+    fn as_mut(&mut self) -> &mut [u8] {
+        // SAFETY: as above.
+        unsafe { std::slice::from_raw_parts_mut(self.at, self.len) }
     }
 }

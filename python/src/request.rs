@@ -26,13 +26,13 @@ impl Request {
     }
 
     /// The operation, for this caller alone.
-    fn take(&self) -> PyResult<Operation> {
+    pub fn take(&self) -> PyResult<Operation> {
         let taken = self.operation.lock().unwrap_or_else(PoisonError::into_inner).take();
         let why = "the request has ended, or another thread waits for it";
         taken.ok_or_else(|| PyValueError::new_err(why))
     }
 
-    fn put_back(&self, operation: Operation) {
+    pub fn put_back(&self, operation: Operation) {
         *self.operation.lock().unwrap_or_else(PoisonError::into_inner) = Some(operation);
     }
 }

@@ -55,6 +55,16 @@ pub(crate) fn released<T: Send>(py: Python<'_>, function: impl FnOnce() -> T + S
     })
 }
 
+/// Drops what may wait for the library's lock, without the interpreter's.
+pub(crate) fn drop_released<T: Send>(it: T) {
+    let mut it = Some(it);
+    Python::try_attach(|py| {
+        let it = it.take();
+        py.detach(|| drop(it));
+    });
+    drop(it);
+}
+
 /// A time limit of Python's, in seconds. `None`: there is none.
 pub(crate) fn patience(timeout: Option<f64>) -> PyResult<Option<Duration>> {
     let Some(seconds) = timeout else { return Ok(None) };

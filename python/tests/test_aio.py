@@ -151,6 +151,46 @@ class Asyncio(unittest.IsolatedAsyncioTestCase):
         self.assertTrue((received["sent"] == value["sent"]).all())
         self.assertEqual((received["given"].sum(), received["small"]), (0, [1, 2]))
 
+    def test_a_thousand_requests_are_outstanding_at_a_time(self):
+        async def main() -> None:
+            async with pinfold.aio.Endpoint(name := fresh_name()) as one:
+                async with pinfold.aio.Endpoint() as other:
+                    _, peer = await asyncio.gather(one.accept(), other.connect(name))
+                    kept = []
+                    one.handle(1, lambda active: active.data[::-1])
+                    one.handle(2, kept.append)
+                    serving = asyncio.ensure_future(one.recv(tag=9))
+                    data = [number.to_bytes(8, "little") for number in range(1000)]
+                    answers = await asyncio.gather(*(other.ask(peer, 1, it) for it in data))
+                    self.assertEqual([bytes(it) for it in answers], [it[::-1] for it in data])
+
+                    # Those that are cancelled, or late, disturb no others.
+                    asked = [other.ask(peer, 2, it) for it in data]
+                    late = other.ask(peer, 2, b"late", 0.01)
+                    with self.assertRaises(pinfold.Timeout):
+                        await late
+                    for task in asked[::2]:
+                        task.cancel()
+                    while len(kept) <= len(data):
+                        await asyncio.sleep(0.001)
+                    for active in kept:
+                        active.reply(active.data)
+                    answers = await asyncio.gather(*asked, return_exceptions=True)
+                    self.assertTrue(
+                        all(isinstance(it, asyncio.CancelledError) for it in answers[::2])
+                    )
+                    self.assertEqual([bytes(it) for it in answers[1::2]], data[1::2])
+
+                    # And the end of the endpoint ends them.
+                    asked = [other.ask(peer, 2, it) for it in data[:10]]
+                    await asyncio.sleep(0.01)
+                    other.close()
+                    ended = await asyncio.gather(*asked, return_exceptions=True)
+                    self.assertTrue(all(isinstance(it, pinfold.Closed) for it in ended), ended)
+                    serving.cancel()
+
+        asyncio.run(main())
+
 
 if __name__ == "__main__":
     unittest.main()

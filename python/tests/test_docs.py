@@ -25,14 +25,27 @@ def run(*arguments: str) -> "subprocess.CompletedProcess[str]":
 
 class Documents(unittest.TestCase):
     @needs_numpy
-    def test_the_programs_of_the_page_run(self):
-        page = (ROOT / "docs" / "python.md").read_text()
-        programs = re.findall(r"^```python\n(.*?)^```$", page, re.S | re.M)
-        self.assertGreaterEqual(len(programs), 6)
-        for program in programs:
-            with self.subTest(program.splitlines()[0]):
-                ran = run("-c", program)
-                self.assertEqual((ran.returncode, ran.stderr), (0, ""), program)
+    def test_the_programs_of_the_pages_run(self):
+        pages = [ROOT / "docs" / "python.md", *sorted((ROOT / "docs" / "guide").glob("*.md"))]
+        count = 0
+        for page in pages:
+            for program in re.findall(r"^```python\n(.*?)^```$", page.read_text(), re.S | re.M):
+                count += 1
+                with self.subTest(f"{page.name}: {program.splitlines()[0]}"):
+                    ran = run("-c", program)
+                    self.assertEqual((ran.returncode, ran.stderr), (0, ""), program)
+        self.assertGreaterEqual(count, 12)
+
+    def test_the_book_has_all_pages_and_no_others(self):
+        docs = ROOT / "docs"
+        named = set(re.findall(r"\]\(([^)]+\.md)\)", (docs / "SUMMARY.md").read_text()))
+        pages = {str(page.relative_to(docs)) for page in docs.rglob("*.md")} - {"SUMMARY.md"}
+        # The figures are reached from their own table.
+        pages = {page for page in pages if not page.startswith("measurements/")}
+        self.assertEqual(named - {"measurements/README.md"}, pages)
+        for page in docs.rglob("*.md"):
+            for link in re.findall(r"\]\(([^):#]+\.md)[)#]", page.read_text()):
+                self.assertTrue((page.parent / link).exists(), f"{page}: {link}")
 
     def test_what_the_page_names_is_there(self):
         page = (ROOT / "docs" / "python.md").read_text()
@@ -84,6 +97,46 @@ class Bench(unittest.TestCase):
         )
         circles = drawn.findall(".//{http://www.w3.org/2000/svg}circle")
         self.assertEqual(len(circles), len(facts))
+
+    @needs_numpy
+    def test_the_works_with_goals_are_measured_and_checked(self):
+        """All of them, each short: every way of each, by as many exchanges as are asked for."""
+        program = """
+import sys
+from pinfold.bench import __main__ as main, goals, requests, ways
+ways.Array.length, ways.Object.length, requests.Requests.count = 1000, 8192, 100
+goals.ROWS[:] = [row._replace(each=3) for row in goals.ROWS]
+sys.argv = ["pinfold.bench", "--goals", "--rounds", "2", "--json"]
+sys.exit(main.main())
+"""
+        ran = run("-c", program)
+        self.assertEqual(ran.returncode, 0, ran.stderr)
+        rows = json.loads(ran.stdout)["goals"]
+        self.assertEqual(len(rows), 4)
+        missing = ran.stderr.count(": not installed")
+        self.assertEqual(sum(len(row["ways"]) for row in rows) + missing, 14)
+        for way in (way for row in rows for way in row["ways"]):
+            self.assertEqual(way["exchanges"], 6, way)
+            self.assertGreater(way["mean_us"], 0)
+            self.assertLessEqual(way["median_us"], way["p99_us"])
+
+    def test_wrong_data_and_goals_are_found(self):
+        from pinfold.bench import goals, ways
+
+        row = goals.ROWS[0]._replace(rivals={ways.PipeWords: 3.0})
+        there = [ways.Words.__new__(row.ours), ways.Words.__new__(ways.PipeWords)]
+        for ours, met in ((1.0, True), (2.0, False)):
+            fact = goals.facts(row, there, [[[ours] * 2] * 3, [[4.0] * 2] * 3])
+            self.assertEqual([way["met"] for way in fact["ways"]], [None, met])
+            self.assertEqual(fact["ways"][1]["times"], 4.0 / ours)
+            self.assertIn("missed" if not met else "8 B", goals.shown(fact))
+
+        class Wrong(ways.PipeWords):
+            def answers(self, take, give):
+                super().answers(take, lambda word: give(word[::-1]))
+
+        with self.assertRaisesRegex(RuntimeError, "went wrong"):
+            goals.measure(row._replace(ours=Wrong, rivals={}, each=1), 1, print)
 
     def test_a_payload_that_is_not_right_is_found(self):
         from pinfold.bench.payload import Payload, check

@@ -72,6 +72,98 @@ class Leaks(unittest.TestCase):
                 other.progress()
             self.assertEqual(arena.buffers, 0)
 
+    def test_a_hundred_thousand_operations_on_memory_and_handlers(self):
+        """Remote memory, atomic operations, calls and requests, each in its turn; some that fail,
+        and a hundredth on memory that is made and opened for it."""
+        with Pair() as pair:
+            one, other, to_one = pair.one, pair.other, pair.to_one
+            data, room, own = bytes(range(256)), bytearray(256), bytearray(4096)
+
+            def ended(request):
+                while True:
+                    one.progress()
+                    result = request.try_wait()
+                    if result is not None:
+                        return result
+
+            kept, called = [], [0]
+
+            def handler(active):
+                called[0] += 1
+                if active.data:
+                    raise KeyError("on purpose")
+                return data
+
+            one.handle(1, handler)
+            one.handle(2, kept.append)
+            region = one.region(4096, writable=True)
+            registered = one.register(own, writable=True)
+            remotes = [
+                ended(other.post_open_region(to_one, memory.key)) for memory in (region, registered)
+            ]
+
+            def turn(number: int) -> None:
+                kind, remote = number % 10, remotes[number // 10 % 2]
+                if kind < 3:
+                    remote.write(number % 1000, data)
+                    assert remote.read(number % 1000, 256) == data
+                elif kind == 3:
+                    remote.read_into(0, room)
+                    remote.post_write(0, data).wait()
+                elif kind == 4:
+                    remotes[0].fetch_add(4000, 1)
+                    region.fetch_add(4000, 1, "u32")
+                elif kind == 5:
+                    registered.fetch_add(4000, 1)
+                    try:
+                        remote.write(4000, data)
+                    except pinfold.OutOfBounds:
+                        pass
+                elif kind == 6:
+                    assert bytes(ended(other.post_ask(to_one, 1))) == data
+                elif kind == 7:
+                    try:
+                        ended(other.post_ask(to_one, 1, b"fail"))
+                    except pinfold.NotHandled:
+                        pass
+                elif kind == 8:
+                    other.call(to_one, 2, data)
+                    other.post_ask(to_one, 2, data)  # dropped at once
+                    while len(kept) < 2:
+                        one.progress()
+                    kept.clear()
+                elif number % 1000 == 9:
+                    fresh = one.region(100)
+                    ended(other.post_open_region(to_one, fresh.key)).read(0, 100)
+                    exposed = one.register(bytearray(100))
+                    ended(other.post_open_space(to_one, exposed.key))
+                    exposed.revoke()
+
+            errors = [0]
+
+            def count(report) -> None:
+                errors[0] += 1
+
+            before_hook, sys.unraisablehook = sys.unraisablehook, count
+            self.addCleanup(setattr, sys, "unraisablehook", before_hook)
+            for number in range(5000):
+                turn(number)
+            gc.collect()
+            counts = [sys.getrefcount(it) for it in (data, room, own, handler)]
+            before = (descriptors(), mappings(), len(gc.get_objects()), resident_kib())
+            errors[0] = called[0] = 0
+            for number in range(MANY):
+                turn(number)
+            gc.collect()
+            after = (descriptors(), mappings(), len(gc.get_objects()), resident_kib())
+            self.assertEqual([sys.getrefcount(it) for it in (data, room, own, handler)], counts)
+            self.assertEqual((called[0], errors[0]), (MANY // 5, MANY // 10))
+            self.assertEqual(own[:256], data)
+            self.assertLessEqual(after[0], before[0])
+            self.assertLessEqual(after[1], before[1] + 4)
+            self.assertLessEqual(after[2], before[2] + 50)
+            self.assertLess(after[3] - before[3], 4000)
+
     def test_endpoints_come_and_go(self):
         def turn() -> None:
             with Pair() as pair:

@@ -219,6 +219,10 @@ typedef struct pinfold_arena pinfold_arena;
 // A buffer of an arena.
 typedef struct pinfold_buf pinfold_buf;
 
+// A message that was claimed: no other receive or probe finds it. It uses its sender's credit
+// meanwhile. It is to be received, discarded, or freed.
+typedef struct pinfold_claimed pinfold_claimed;
+
 // An endpoint: exchanges messages with the peers that it is connected to.
 typedef struct pinfold_endpoint pinfold_endpoint;
 
@@ -250,6 +254,37 @@ typedef void (*pinfold_release)(void *user);
 // Names a peer of one endpoint. Never used again within the endpoint's life; never
 // PINFOLD_ANY_PEER.
 typedef uint64_t pinfold_peer;
+
+// How one operation was done, and why not otherwise.
+typedef struct pinfold_receipt {
+  // The path that was taken: a pinfold_path.
+  uint32_t path;
+  // 0.
+  uint32_t reserved;
+  // Bytes of the message that this side sent or took in.
+  uint64_t bytes;
+  // Bytes copied by this process at user level.
+  uint64_t copied_user;
+  // Bytes copied by the kernel in calls of this process.
+  uint64_t copied_kernel;
+  // By path, why it was not taken: a number for pinfold_refusal_text(); 0 for the path that was
+  // taken, and for those that were not considered.
+  uint32_t refused[PINFOLD_PATHS];
+  // 0.
+  uint32_t reserved_too;
+} pinfold_receipt;
+
+// The facts of a message.
+typedef struct pinfold_received {
+  // The peer that sent it.
+  pinfold_peer peer;
+  // Its tag.
+  uint64_t tag;
+  // Its length, bytes; with PINFOLD_TRUNCATED more than the memory that it came to.
+  uint64_t len;
+  // How it came.
+  struct pinfold_receipt receipt;
+} pinfold_received;
 
 // The settings of an endpoint. Begin with pinfold_config_init(); a field that is 0, false or NULL
 // leaves its setting as it is by itself. Strings are looked at during the call alone.
@@ -346,37 +381,6 @@ typedef struct pinfold_counters {
   // Messages that were not delivered before the endpoint closed or their peer went.
   uint64_t undelivered;
 } pinfold_counters;
-
-// How one operation was done, and why not otherwise.
-typedef struct pinfold_receipt {
-  // The path that was taken: a pinfold_path.
-  uint32_t path;
-  // 0.
-  uint32_t reserved;
-  // Bytes of the message that this side sent or took in.
-  uint64_t bytes;
-  // Bytes copied by this process at user level.
-  uint64_t copied_user;
-  // Bytes copied by the kernel in calls of this process.
-  uint64_t copied_kernel;
-  // By path, why it was not taken: a number for pinfold_refusal_text(); 0 for the path that was
-  // taken, and for those that were not considered.
-  uint32_t refused[PINFOLD_PATHS];
-  // 0.
-  uint32_t reserved_too;
-} pinfold_receipt;
-
-// The facts of a message.
-typedef struct pinfold_received {
-  // The peer that sent it.
-  pinfold_peer peer;
-  // Its tag.
-  uint64_t tag;
-  // Its length, bytes; with PINFOLD_TRUNCATED more than the memory that it came to.
-  uint64_t len;
-  // How it came.
-  struct pinfold_receipt receipt;
-} pinfold_received;
 
 // Facts about a peer.
 typedef struct pinfold_peer_info {
@@ -560,6 +564,37 @@ enum pinfold_status pinfold_post_atomic(const struct pinfold_remote *remote,
                                         uint64_t operand,
                                         uint64_t compare);
 
+// Claims the message that a receive would take now, MPI's matched probe; any number can be claimed
+// at a time. PINFOLD_TIMEOUT if there is none; never waits. `found` may be NULL.
+enum pinfold_status pinfold_claim(const struct pinfold_endpoint *endpoint,
+                                  pinfold_peer peer,
+                                  uint64_t tag,
+                                  uint64_t ignore,
+                                  struct pinfold_claimed **claimed,
+                                  struct pinfold_received *found);
+
+// The facts of a message that was claimed, without a receipt, since it was not received yet.
+enum pinfold_status pinfold_claimed_facts(const struct pinfold_claimed *claimed,
+                                          struct pinfold_received *found);
+
+// Receives it into `capacity` bytes at `data`, and frees the handle, also if it fails. Waits until
+// all of it is there. `received` may be NULL; it is set with PINFOLD_TRUNCATED as well.
+enum pinfold_status pinfold_claimed_recv(struct pinfold_claimed *claimed,
+                                         void *data,
+                                         size_t capacity,
+                                         struct pinfold_received *received);
+
+// Receives it into memory of the library's, and frees the handle, also if it fails. The message is
+// to be freed.
+enum pinfold_status pinfold_claimed_message(struct pinfold_claimed *claimed,
+                                            struct pinfold_message **message);
+
+// Drops the message, and frees the handle: its sender is told that it was received. Takes NULL.
+void pinfold_claimed_discard(struct pinfold_claimed *claimed);
+
+// Frees the handle unused: the message is found again, before all that came later. Takes NULL.
+void pinfold_claimed_free(struct pinfold_claimed *claimed);
+
 // Sets all fields to 0 and `size` to `size`, which is sizeof(pinfold_config).
 enum pinfold_status pinfold_config_init(struct pinfold_config *config, size_t size);
 
@@ -613,6 +648,16 @@ enum pinfold_status pinfold_give(const struct pinfold_endpoint *endpoint,
                                  uint64_t tag,
                                  struct pinfold_buf **buf,
                                  int64_t timeout);
+
+// As pinfold_give() without a limit, of `count` buffers, up to 1,024, as one message in that
+// order. The handles are the library's, and all of `bufs` are set to NULL, also after a failure,
+// which gives the memory back to its arena; but for PINFOLD_INVALID, which changes nothing. A view
+// of it is contiguous, by mapping the parts in a row where each is whole pages, or by a copy.
+enum pinfold_status pinfold_givev(const struct pinfold_endpoint *endpoint,
+                                  pinfold_peer peer,
+                                  uint64_t tag,
+                                  struct pinfold_buf **bufs,
+                                  size_t count);
 
 // Waits for a message that may stay where it is, at most `timeout`; see pinfold_recv(). The view
 // is to be freed.

@@ -7,7 +7,7 @@ use pinfold::{TagMatch, View};
 use crate::{
     arena::pinfold_buf,
     endpoint::{pinfold_endpoint, the},
-    memory::bytes_mut,
+    memory::{PARTS_MAX, bytes_mut},
     messages::{pinfold_received, source},
     peers::{named, number, pinfold_peer},
     status::{
@@ -52,6 +52,50 @@ pub unsafe extern "C" fn pinfold_give(
             unsafe { give_out(place, buf) };
         }
         Err(not.error.into())
+    })
+}
+
+/// As pinfold_give() without a limit, of `count` buffers, up to 1,024, as one message in that
+/// order. The handles are the library's, and all of `bufs` are set to NULL, also after a failure,
+/// which gives the memory back to its arena; but for PINFOLD_INVALID, which changes nothing. A view
+/// of it is contiguous, by mapping the parts in a row where each is whole pages, or by a copy.
+///
+/// # Safety
+/// As the head of pinfold.h says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pinfold_givev(
+    endpoint: *const pinfold_endpoint,
+    peer: pinfold_peer,
+    tag: u64,
+    bufs: *mut *mut pinfold_buf,
+    count: usize,
+) -> pinfold_status {
+    run(|| {
+        if count > PARTS_MAX {
+            let why = format!("count is {count}; up to {PARTS_MAX} buffers go in one message");
+            return Err(Failure::invalid(why));
+        }
+        // SAFETY: the caller's.
+        let endpoint = unsafe { the(endpoint) }?;
+        let bufs = match count {
+            0 => &mut [],
+            _ => {
+                let bufs = place(bufs, "bufs")?;
+                // SAFETY: the caller's: `count` handles, which nothing else uses meanwhile.
+                unsafe { std::slice::from_raw_parts_mut(bufs.as_ptr(), count) }
+            }
+        };
+        let mut sorted = bufs.to_vec();
+        sorted.sort_unstable();
+        if sorted.iter().any(|buf| buf.is_null()) || sorted.windows(2).any(|two| two[0] == two[1]) {
+            return Err(Failure::invalid("one of bufs is NULL, or there twice"));
+        }
+        let donations = bufs.iter_mut().filter_map(|place| {
+            // SAFETY: the caller's; each is taken once, since none is there twice.
+            let buf = unsafe { take_back(std::mem::replace(place, std::ptr::null_mut())) };
+            buf.map(|buf| buf.donate())
+        });
+        Ok(endpoint.give_vectored(named(peer), tag, donations.collect::<Vec<_>>())?)
     })
 }
 

@@ -9,6 +9,7 @@
 //! - `memory`: memory of the program's as the library's operations own it.
 //! - `config`, `endpoint`, `peers`: endpoints, how they are made, whom they know.
 //! - `messages`, `message`, `posted`: blocking calls; messages of any length; operations posted.
+//! - `claim`: messages that are kept for one receive.
 //! - `queue`, `completion`, `receipt`: how posted operations end.
 //! - `arena`, `handoff`: memory that peers can map, and messages that are memory.
 //! - `region`, `remote`, `atomics`, `key`: one-sided operations.
@@ -23,6 +24,7 @@
 mod active;
 mod arena;
 mod atomics;
+mod claim;
 mod completion;
 mod config;
 mod counters;
@@ -42,7 +44,7 @@ mod sized;
 mod status;
 
 pub use self::{
-    active::*, arena::*, atomics::*, completion::*, config::*, counters::*, endpoint::*,
+    active::*, arena::*, atomics::*, claim::*, completion::*, config::*, counters::*, endpoint::*,
     handoff::*, key::*, message::*, messages::*, peers::*, posted::*, queue::*, receipt::*,
     region::*, remote::*, status::*,
 };

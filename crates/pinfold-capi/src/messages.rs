@@ -179,7 +179,7 @@ pub unsafe extern "C" fn pinfold_recv(
 /// # Safety
 /// `place` is NULL or valid for a write.
 #[inline]
-unsafe fn tell(came: Result<Received, Error>, place: *mut pinfold_received) -> Outcome {
+pub(crate) unsafe fn tell(came: Result<Received, Error>, place: *mut pinfold_received) -> Outcome {
     let error = match came {
         Ok(came) => {
             if !place.is_null() {

@@ -100,7 +100,10 @@ programs! {
     memory: "tests/c/memory.c", Shared;
     active: "tests/c/active.c", Shared;
     errors: "tests/c/errors.c", Shared;
+    claims: "tests/c/claims.c", Shared;
+    claims_sanitized: "tests/c/claims.c", Sanitizer;
     leaks: "tests/c/leaks.c", Shared;
+    denied: "tests/c/denied.c", Shared;
     wrapper: "tests/c/wrapper.cpp", Shared;
     wrapper_sanitized: "tests/c/wrapper.cpp", Sanitizer;
     messages_of_the_archive: "tests/c/messages.c", Archive;

@@ -4,6 +4,7 @@ One exchange: the parent numbers the payload, sends it, and waits for the child'
 checks every byte of it before it answers. All ways take turns, in rounds, with all processes alive.
 Times are of whole exchanges, checks included: mean, median and the 99th percentile of all of them.
 "times first" is the median, over the rounds, of the ratio of a way's mean to the first way's.
+With --goals, works that have goals instead; --rounds and --only are for these as well.
 """
 
 from __future__ import annotations
@@ -13,10 +14,10 @@ import json
 import os
 import platform
 import sys
-from typing import List
+from typing import Any, Dict, List
 
 from .. import __version__
-from . import subjects
+from . import goals, subjects
 from .measure import Facts, measure
 from .payload import SIZE_MIN
 from .plot import shown, svg
@@ -32,6 +33,9 @@ def arguments() -> argparse.Namespace:
     )
     options.add_argument("--each", type=int, default=20, help="exchanges of a way in a round")
     options.add_argument("--only", nargs="+", default=[], help="ways whose name has one of these")
+    options.add_argument(
+        "--goals", action="store_true", help="measure the works that have goals, see goals.py"
+    )
     options.add_argument("--json", action="store_true", help="print everything as JSON")
     options.add_argument("--svg", metavar="FILE", help="write a plot")
     args = options.parse_args()
@@ -40,8 +44,39 @@ def arguments() -> argparse.Namespace:
     return args
 
 
+def machine() -> Dict[str, Any]:
+    """What figures depend on."""
+    return {
+        "pinfold": __version__,
+        "python": platform.python_version(),
+        "kernel": platform.release(),
+        "processors": os.cpu_count(),
+    }
+
+
+def measure_goals(args: argparse.Namespace) -> int:
+    """Measures the rows whose work has one of the words of `--only`."""
+    facts = []
+    for row in goals.ROWS:
+        if args.only and not any(word in row.work for word in args.only):
+            continue
+        try:
+            fact = goals.measure(row, args.rounds, lambda line: print(line, file=sys.stderr))
+        except ImportError as error:
+            print(f"{row.work}: {error}", file=sys.stderr)
+            continue
+        facts.append(fact)
+        if not args.json:
+            print("\n" + goals.shown(fact), flush=True)
+    if args.json:
+        print(json.dumps({"machine": machine(), "goals": facts}, indent=1))
+    return 0
+
+
 def main() -> int:
     args = arguments()
+    if args.goals:
+        return measure_goals(args)
     kinds = [
         kind
         for kind in subjects.ALL
@@ -69,13 +104,7 @@ def main() -> int:
                     f"{one['p99_us']:10.1f}{one['gb_per_s']:8.2f}{one['times_first']:13.2f}"
                 )
     if args.json:
-        machine = {
-            "pinfold": __version__,
-            "python": platform.python_version(),
-            "kernel": platform.release(),
-            "processors": os.cpu_count(),
-        }
-        print(json.dumps({"machine": machine, "facts": facts}, indent=1))
+        print(json.dumps({"machine": machine(), "facts": facts}, indent=1))
     if args.svg:
         with open(args.svg, "w") as file:
             file.write(svg(facts))
