@@ -10,7 +10,8 @@
 
 `Endpoint` sends and receives, `Arena` and `empty` make arrays that are given away without a copy,
 `Endpoint.region` and `register` have memory that peers read and write, `Endpoint.handle` has
-callables that they call. `pinfold.aio` has the same for asyncio, and `pinfold.multiprocessing` queues, pipes and pools.
+callables that they call. `pinfold.aio` has the same for asyncio, and `pinfold.multiprocessing`
+queues, pipes and pools.
 `python -m pinfold.bench` compares with what the standard library has. docs/python.md says more.
 """
 

@@ -72,7 +72,8 @@ def pack(data: Any, arena: Optional[Arena] = None) -> Buffer:
 
 def unpack(memory: Any) -> Any:
     """The RecordBatch or Table that `pack` put into some memory: a View, say. Its buffers are that
-    memory, which stays as long as any of them is used.
+    memory, which stays as long as any of them is used. What the peer wrote is not trusted: offsets
+    are looked at, and text, so that nothing is read outside of it later; numbers are not read.
 
     Errors: ValueError if there is none, those of pyarrow if it makes no sense.
     """
@@ -84,4 +85,6 @@ def unpack(memory: Any) -> Any:
     if magic != MAGIC or kind not in (BATCH, TABLE):
         raise ValueError("the message is no Arrow data; recv() takes any message")
     with pa.ipc.open_stream(pa.py_buffer(view[HEAD.size :])) as reader:
-        return reader.read_next_batch() if kind == BATCH else reader.read_all()
+        data = reader.read_next_batch() if kind == BATCH else reader.read_all()
+    data.validate(full=True)
+    return data

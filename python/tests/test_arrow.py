@@ -138,6 +138,15 @@ class Arrow(unittest.TestCase):
                 with self.assertRaises((pyarrow.ArrowException, StopIteration, EOFError, OSError)):
                     pair.one.recv_arrow(timeout=LIMIT_S)
 
+    def test_offsets_that_lead_outside_are_refused(self):
+        batch = pyarrow.record_batch({"word": pyarrow.array(["one", "two"])})
+        message = bytearray(pinfold.arrow.pack(batch))
+        # The last offset of the two strings, before their text.
+        end = message.rindex((6).to_bytes(4, "little"), 0, message.index(b"onetwo"))
+        message[end : end + 4] = (1 << 30).to_bytes(4, "little")
+        with self.assertRaises(pyarrow.ArrowInvalid):
+            pinfold.arrow.unpack(message)
+
     def test_a_batch_outlives_its_sender_and_its_endpoint(self):
         program = """
 import sys, pyarrow, pinfold

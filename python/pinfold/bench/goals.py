@@ -1,8 +1,9 @@
 """`python -m pinfold.bench --goals`: Pinfold beside each rival at its own work, with a goal for each.
 
 Ways take turns in rounds; the children of the others are stopped meanwhile, since some spin. Every
-exchange is of data that were written anew, and is checked. Times are of exchanges alone: mean, median and 99th percentile of all of them, in
-microseconds. "times" is the rival's mean over Pinfold's, the median of the rounds'.
+exchange is of data that were written anew, and is checked. Times are of exchanges alone: mean,
+median and 99th percentile of all of them, in microseconds. "times" is the rival's mean over
+Pinfold's, the median of the rounds'.
 """
 
 from __future__ import annotations
