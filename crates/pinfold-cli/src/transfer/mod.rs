@@ -37,7 +37,10 @@ use std::{
 use futures_lite::future::block_on;
 use pinfold::{Endpoint, PeerId};
 
-pub(crate) use self::args::{RecvArgs, SendArgs};
+pub(crate) use self::{
+    args::{RecvArgs, SendArgs},
+    frame::VERSION,
+};
 use self::{
     args::CommonArgs,
     block::Blocks,

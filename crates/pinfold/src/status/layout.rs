@@ -28,7 +28,7 @@ pub(super) const ARENA_LINK: &str = "/memfd:pinfold-arena (deleted)";
 
 pub(super) const MAGIC: u64 = u64::from_ne_bytes(*b"PINFSTAT");
 /// The layout, and the meaning of the numbers. Another set of paths is another version.
-pub(super) const VERSION: u64 = 5 << 8 | Path::ALL.len() as u64;
+pub(crate) const VERSION: u64 = 5 << 8 | Path::ALL.len() as u64;
 
 /// Bytes of the file; untouched ones take no memory.
 pub(super) const FILE_BYTES: usize = 1408 << 10;
