@@ -2,6 +2,7 @@
 //! is started. Run it: `cargo run --example tokio_ping_pong`.
 //!
 //! Both sides are tasks of one thread here, which shows that neither ever blocks it.
+#![allow(unsafe_code)]
 
 use std::{
     error::Error,
@@ -29,7 +30,9 @@ struct Driven {
 impl Driven {
     fn new(endpoint: Endpoint) -> io::Result<Driven> {
         let fd = endpoint.as_fd().try_clone_to_owned()?;
-        Ok(Driven { fd: AsyncFd::with_interest(fd, Interest::READABLE)?, endpoint })
+        // SAFETY: an `OwnedFd` stays open, and is the same descriptor, as long as it is there.
+        let fd = unsafe { AsyncFd::register_with_interest(fd, Interest::READABLE) }?;
+        Ok(Driven { endpoint, fd })
     }
 
     /// Drives the endpoint until `look` finds what it looks for.
