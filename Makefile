@@ -1,7 +1,7 @@
 # Each target is a script in scripts/ that can also be run alone.
 
 .DEFAULT_GOAL := help
-.PHONY: help perf test checked mutants promises mpi-test bench-mpi lint doc wheel setup install clean
+.PHONY: help perf test quick checked mutants promises mpi-test bench-mpi lint doc wheel deb setup install clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -12,8 +12,11 @@ perf: ## Measure messages beside what one would use instead; ARGS="..." for pinf
 test: ## Run every check and every test, and count them
 	@scripts/test.sh
 
-checked: ## Run what takes long: Miri and AddressSanitizer, with a nightly Rust; Valgrind; unoptimised; AVX-512, in Bochs; some mutants
-	@scripts/test.sh miri asan valgrind unoptimised avx512 tenth
+quick: ## Run what takes a minute or two: formatting, rules, then clippy and unit tests of the crates that changed
+	@scripts/quick.sh
+
+checked: ## Run what takes long: Miri and AddressSanitizer, with a nightly Rust; Valgrind; unoptimised; AVX-512, in Bochs; AArch64, in qemu; packages; some mutants
+	@scripts/test.sh miri asan valgrind unoptimised avx512 aarch64 package deb tenth
 
 mutants: ## Take each check out of the sources, one at a time, and see a test fail; ARGS="--only AREA"
 	@scripts/mutants.sh $(ARGS)
@@ -42,6 +45,9 @@ doc: ## Build the documentation of the library
 
 wheel: ## Build the Python package's wheel, for CPython 3.9 and later
 	@scripts/python.sh --wheel
+
+deb: ## Make Debian packages of the command and of the C library, in target/deb
+	@scripts/deb.sh
 
 setup: ## Install what is missing to build and test
 	@scripts/setup.sh

@@ -1,16 +1,16 @@
 //! The command line.
 
-use std::process::ExitCode;
+use std::{process::ExitCode, sync::LazyLock};
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 
 use pinfold_bench::{PerfArgs, tune};
 
-use crate::{doctor, lab, output, run, top, transfer};
+use crate::{doctor, lab, manual, output, run, top, transfer};
 
 /// Messages between processes, straight from and into the memory they already use.
 #[derive(Parser)]
-#[command(name = "pinfold", version, propagate_version = true)]
+#[command(name = "pinfold", version, long_version = VERSIONS.as_str(), propagate_version = true)]
 struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -27,7 +27,23 @@ enum Command {
     Top(Box<top::TopArgs>),
     Tune(Box<tune::TuneArgs>),
     Lab(Box<lab::LabArgs>),
+    Completions(manual::CompletionsArgs),
+    Man(manual::ManArgs),
 }
+
+/// The version, the commit if it is known, and the versions of all that two processes share.
+static VERSIONS: LazyLock<String> = LazyLock::new(|| {
+    let commit = match env!("PINFOLD_COMMIT") {
+        "" => String::new(),
+        commit => format!(" (commit {commit})"),
+    };
+    format!(
+        "{}{commit}\n{}\n'pinfold send' and 'pinfold recv': version {}",
+        env!("CARGO_PKG_VERSION"),
+        pinfold::Versions::of_this_library(),
+        transfer::VERSION,
+    )
+});
 
 /// Reads the command line and runs what it asks for. No subcommand is inlined, so that none takes
 /// the stack of another.
@@ -49,15 +65,17 @@ pub(crate) fn run() -> ExitCode {
         Command::Top(args) => top::run(&args),
         Command::Tune(args) => tune::run(&args),
         Command::Lab(args) => lab::run(&args),
+        Command::Completions(args) => manual::completions(&args, Cli::command()),
+        Command::Man(args) => manual::man(&args, Cli::command()),
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory;
+    use super::*;
 
     #[test]
     fn the_command_line_is_consistent() {
-        super::Cli::command().debug_assert();
+        Cli::command().debug_assert();
     }
 }

@@ -7,12 +7,14 @@
 //! - [`run`]: `pinfold run`: an MPI program over Pinfold.
 //! - [`top`]: `pinfold top`: the endpoints of this host and their traffic.
 //! - [`lab`]: `pinfold lab`: the papers' experiments; they are in [`pinfold_lab`].
+//! - [`manual`]: `pinfold completions` and `pinfold man`: for shells and `man`.
 //! - [`pinfold_bench`]: `pinfold perf` and `pinfold tune`; the console that all commands share.
 //! - [`signals`]: the signals that ask for an end.
 
 mod cli;
 mod doctor;
 mod lab;
+mod manual;
 mod run;
 mod signals;
 mod top;

@@ -16,7 +16,7 @@ const CLOSED: i32 = 128 + 13;
 const LAB: &str = concat!(env!("CARGO_TARGET_TMPDIR"), "/lab-output");
 
 /// Commands that print, and end by themselves.
-const COMMANDS: [&[&str]; 35] = [
+const COMMANDS: [&[&str]; 42] = [
     &["--help"],
     &["-h"],
     &["help"],
@@ -52,6 +52,13 @@ const COMMANDS: [&[&str]; 35] = [
     &["doctor", "--no-measure"],
     &["doctor", "--no-measure", "--json"],
     &["doctor", "tcp:127.0.0.1:1"],
+    &["completions", "--help"],
+    &["completions", "bash"],
+    &["completions", "zsh"],
+    &["completions", "fish"],
+    &["man", "--help"],
+    &["man"],
+    &["-V"],
 ];
 
 /// Commands that measure first, as little as they can.

@@ -1,5 +1,7 @@
 //! `pinfold send` and `pinfold recv` between real processes.
 
+#[path = "transfer/activated.rs"]
+mod activated;
 #[path = "transfer/calls.rs"]
 mod calls;
 #[path = "transfer/console.rs"]

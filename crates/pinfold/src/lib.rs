@@ -86,7 +86,10 @@ pub use self::{
     },
     policy::route::{Path, PathSet, Receipt, Refusal, SendDriver, SendMode},
     status::{Counters, OneSidedCount, PathCount},
-    transport::local::{Access, Who},
+    transport::{
+        local::{Access, Who},
+        versions::Versions,
+    },
 };
 #[cfg(all(not(loom), feature = "internals"))]
 pub use self::{

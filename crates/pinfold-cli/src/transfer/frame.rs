@@ -31,7 +31,7 @@ use super::{
 };
 
 /// The version of these records.
-pub(super) const VERSION: u16 = 3;
+pub(crate) const VERSION: u16 = 3;
 
 /// Bytes in a block at most.
 pub(super) const BLOCK_BYTES: usize = 1 << 20;

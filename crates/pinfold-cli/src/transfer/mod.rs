@@ -1,6 +1,7 @@
 //! `pinfold send` and `pinfold recv`: files or a stream from one process to another.
 //!
-//! - [`args`]: the options; [`address`]: the addresses, as they are typed.
+//! - [`args`]: the options; [`address`]: the addresses, as they are typed; [`activation`]: the
+//!   socket that a service manager passes.
 //! - [`sender`], [`receiver`]: the two sides, each over a [`link`]; their protocol is in [`frame`].
 //! - [`source`]: the contents read, into [`block`]s; [`extent`]: the data and holes of a file.
 //!   [`intake`] over [`target`]: the contents written, put in place only when whole.
@@ -8,6 +9,7 @@
 //! - [`receipt`], [`meter`]: the reports; [`failure`]: the errors.
 //! - [`wait`]: signals and time.
 
+mod activation;
 mod address;
 mod args;
 mod block;
@@ -30,6 +32,7 @@ mod wait;
 
 use std::{
     io::{IsTerminal, Stdout, Write},
+    os::fd::OwnedFd,
     process::ExitCode,
     time::{Duration, Instant},
 };
@@ -37,7 +40,6 @@ use std::{
 use futures_lite::future::block_on;
 use pinfold::{Endpoint, PeerId};
 
-pub(crate) use self::args::{RecvArgs, SendArgs};
 use self::{
     args::CommonArgs,
     block::Blocks,
@@ -50,6 +52,10 @@ use self::{
     source::Plan,
     target::{Directory, Output, Rules},
     wait::{Interrupts, within},
+};
+pub(crate) use self::{
+    args::{RecvArgs, SendArgs},
+    frame::VERSION,
 };
 use crate::{output, progress::say, words::Words};
 
@@ -239,6 +245,7 @@ pub(crate) fn recv(args: RecvArgs) -> ExitCode {
 
 async fn recv_all(args: &RecvArgs, console: &Console) -> Result<Report, Failure> {
     address::of_receiver(&args.address, args.directory.as_deref())?;
+    let socket = activation::take(&args.address)?;
     let target: Target<Stdout> = match &args.directory {
         Some(path) => {
             let rules = Rules {
@@ -256,7 +263,7 @@ async fn recv_all(args: &RecvArgs, console: &Console) -> Result<Report, Failure>
     // This comes before there is a name to leave behind.
     let mut interrupts =
         Interrupts::take().map_err(|why| Failure::local("taking", "signals", why))?;
-    let endpoint = endpoint(&args.common, "pinfold recv", Some(&args.address))
+    let endpoint = endpoint(&args.common, "pinfold recv", Some((&args.address, socket)))
         .map_err(|why| Failure::no_endpoint(why, Failure::Listen))?;
     let at = endpoint.listens_at().unwrap_or_else(|| args.address.clone());
     console.remark(&format!("waiting for a sender at {at}"));
@@ -292,11 +299,18 @@ async fn recv_all(args: &RecvArgs, console: &Console) -> Result<Report, Failure>
 }
 
 /// The endpoint of one side.
-fn endpoint(common: &CommonArgs, label: &str, listen: Option<&str>) -> pinfold::Result<Endpoint> {
+fn endpoint(
+    common: &CommonArgs,
+    label: &str,
+    listen: Option<(&str, Option<OwnedFd>)>,
+) -> pinfold::Result<Endpoint> {
     let mut builder =
         Endpoint::builder().label(label).paths(common.path_set()).strict(common.strict);
-    if let Some(address) = listen {
-        builder = builder.listen(address);
+    if let Some((address, socket)) = listen {
+        builder = match socket {
+            Some(socket) => builder.listen_on(address, socket),
+            None => builder.listen(address),
+        };
     }
     if let Some(key) = &common.key {
         builder = builder.key_file(key);

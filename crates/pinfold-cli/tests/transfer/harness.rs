@@ -183,7 +183,7 @@ pub struct Ended {
 }
 
 impl Running {
-    fn new(mut child: Child, words: &[&str]) -> Running {
+    pub fn new(mut child: Child, words: &[&str]) -> Running {
         let mut stderr = child.stderr.take().unwrap();
         let (text, stderr_text) = mpsc::channel();
         let said = Arc::new(Mutex::new(Vec::new()));

@@ -41,7 +41,7 @@ pub struct Cost {
 /// # Errors
 /// This processor has none; in words.
 pub fn algorithm(prefetch: Prefetch, stores: Stores, by_words: bool) -> Result<Algorithm, String> {
-    let isas: &[Isa] = if by_words { &[Isa::Word] } else { &[Isa::Avx2, Isa::Sse2] };
+    let isas: &[Isa] = if by_words { &[Isa::Word] } else { &[Isa::Avx2, Isa::Sse2, Isa::Neon] };
     let all = isas.iter().filter_map(|&isa| Algorithm::new(isa, prefetch, stores));
     let has = |it: &Algorithm| it.is_supported();
     all.into_iter().find(has).ok_or_else(|| "this processor has no such instructions".into())

@@ -33,8 +33,9 @@ pub fn boot_ns() -> u64 {
 
 /// The processor's own counter: 7 to 20 ns to read, in units of [`ticks_per_us`].
 ///
-/// Not ordered against other instructions, and not comparable across machines. On processors
-/// without one that can be read from user mode this is [`now_ns`].
+/// Not ordered against other instructions, and not comparable across machines. On other processors
+/// than x86-64 this is [`now_ns`]: AArch64's counter, which that reads as well, may go by 40 ns a
+/// tick, of which there would be no whole number in a microsecond.
 #[inline]
 pub fn ticks() -> u64 {
     #[cfg(all(target_arch = "x86_64", not(miri)))]

@@ -4,8 +4,8 @@
 // touches no memory.
 #![cfg_attr(not(target_arch = "x86_64"), allow(dead_code))]
 
-/// Features of this processor that matter for moving bytes: names as in `/proc/cpuinfo`. Empty on
-/// other processors than x86-64.
+/// Features of this processor that matter for moving bytes and for atomics: names as in
+/// `/proc/cpuinfo`. Empty on other processors than x86-64 and AArch64.
 pub fn features() -> Vec<&'static str> {
     #[cfg(target_arch = "x86_64")]
     {
@@ -25,7 +25,18 @@ pub fn features() -> Vec<&'static str> {
         ];
         all.into_iter().filter_map(|(name, is)| is.then_some(name)).collect()
     }
-    #[cfg(not(target_arch = "x86_64"))]
+    #[cfg(target_arch = "aarch64")]
+    {
+        let all = [
+            ("asimd", std::arch::is_aarch64_feature_detected!("neon")),
+            ("atomics", std::arch::is_aarch64_feature_detected!("lse")),
+            ("lrcpc", std::arch::is_aarch64_feature_detected!("rcpc")),
+            ("sve", std::arch::is_aarch64_feature_detected!("sve")),
+            ("sve2", std::arch::is_aarch64_feature_detected!("sve2")),
+        ];
+        all.into_iter().filter_map(|(name, is)| is.then_some(name)).collect()
+    }
+    #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
     Vec::new()
 }
 
@@ -85,6 +96,21 @@ mod tests {
     use super::*;
 
     #[test]
+    #[cfg(target_arch = "aarch64")]
+    fn the_kernel_names_the_same() {
+        // Every processor that Rust compiles for by this name has it.
+        assert!(features().contains(&"asimd"));
+        let Ok(info) = std::fs::read_to_string("/proc/cpuinfo") else { return };
+        // An emulator that runs single programs shows the file of the machine below it.
+        let Some(line) = info.lines().find(|line| line.starts_with("Features")) else { return };
+        let known: Vec<&str> = line.split_whitespace().collect();
+        for name in ["asimd", "atomics", "lrcpc", "sve", "sve2"] {
+            assert_eq!(features().contains(&name), known.contains(&name), "{name}");
+        }
+    }
+
+    #[test]
+    #[cfg(target_arch = "x86_64")]
     fn the_kernel_agrees() {
         let Ok(info) = std::fs::read_to_string("/proc/cpuinfo") else { return };
         let Some(flags) = info.lines().find(|line| line.starts_with("flags")) else { return };

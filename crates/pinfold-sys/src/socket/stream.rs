@@ -16,6 +16,7 @@ use std::{
 };
 
 use rustix::{
+    fs,
     io::Errno,
     net::{self, AddressFamily, SocketFlags, SocketType, sockopt},
 };
@@ -76,6 +77,26 @@ fn listen_by(address: SocketAddr, backlog: u32, six_only: bool) -> Result<OwnedF
     let backlog = i32::try_from(backlog).unwrap_or(i32::MAX);
     net::listen(&socket, backlog).map_err(Failed::of("listen"))?;
     Ok(socket)
+}
+
+/// Makes a socket that somebody else listens at ready for [`accept`]: it does not wait from now on,
+/// for anyone who has it.
+///
+/// # Errors
+/// `EINVAL`: it is no TCP socket, or does not listen. Else as for [`listen`].
+pub fn adopt(socket: impl AsFd) -> Result<(), Failed> {
+    let asked = Failed::of("getsockopt");
+    let listens = sockopt::socket_acceptconn(&socket).map_err(&asked)?;
+    let is_stream = sockopt::socket_type(&socket).map_err(&asked)? == SocketType::STREAM;
+    let family = sockopt::socket_domain(&socket).map_err(&asked)?;
+    let is_tcp = is_stream && [AddressFamily::INET, AddressFamily::INET6].contains(&family);
+    if !listens || !is_tcp {
+        return Err(Failed { call: "accept4", errno: Errno::INVAL });
+    }
+    let flags = fs::fcntl_getfl(&socket).map_err(Failed::of("fcntl"))?;
+    fs::fcntl_setfl(&socket, flags | fs::OFlags::NONBLOCK).map_err(Failed::of("fcntl"))?;
+    keep_from_children(&socket);
+    Ok(())
 }
 
 /// A socket, which children that this process forks do not get.

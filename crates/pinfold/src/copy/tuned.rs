@@ -105,7 +105,7 @@ pub fn store(file: &Path, machine: &Machine, tuned: &Tuned) -> io::Result<()> {
             situation.classes().map(move |class| part(tuned.table.choice(situation, class)))
         });
         cells
-            .map(|algorithm| char::from_digit(algorithm.id().into(), BASE).unwrap_or('-'))
+            .map(|algorithm| DIGITS.get(usize::from(algorithm.id())).map_or('-', |&it| it.into()))
             .collect()
     };
     let stored = Stored {
@@ -146,9 +146,9 @@ pub fn load(file: &Path, machine: &Machine) -> io::Result<Tuned> {
     Ok(Tuned { table, measured_s: stored.measured_s, seen: stored.seen })
 }
 
-/// The digits of a number as high as that of any algorithm.
-const BASE: u32 = 36;
-const _: () = assert!(Algorithm::COUNT <= BASE as usize);
+/// A digit for each algorithm, at the place of its number.
+const DIGITS: &[u8; 62] = b"0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ";
+const _: () = assert!(Algorithm::COUNT <= DIGITS.len());
 
 /// The name of each algorithm at the place of its number.
 fn names() -> impl Iterator<Item = String> {
@@ -161,7 +161,7 @@ fn table_of(stored: &Stored) -> Option<Table> {
         stored.algorithms.iter().map(|name| name.parse().ok()).collect();
     let parts = [&stored.best, &stored.temporal, &stored.streaming];
     let mut parts = parts.map(|digits| {
-        digits.chars().map(|digit| *algorithms.get(digit.to_digit(BASE)? as usize)?)
+        digits.bytes().map(|digit| *algorithms.get(DIGITS.iter().position(|it| *it == digit)?)?)
     });
     let mut is_whole = true;
     let mut next = |part: usize| {

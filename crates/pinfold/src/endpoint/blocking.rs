@@ -10,7 +10,7 @@ use std::{
     time::Instant,
 };
 
-use super::received::Received;
+use super::{received::Received, spans};
 use crate::{
     Error, Path, PeerId, Receipt, Result,
     copy::Largest,
@@ -84,6 +84,9 @@ pub(crate) fn send(shared: &Arc<Shared>, peer: PeerId, tag: u64, data: &[u8]) ->
     {
         drop(engine);
         return Ok(Receipt::copied(Path::Inline, data.len() as u64, Why::NOT_ASKED, Largest::NONE));
+    }
+    if data.len() >= spans::LONG {
+        return spans::send(peer, tag, data.len(), || send_part(shared, peer, tag, memory));
     }
     send_part(shared, peer, tag, memory)
 }
@@ -193,6 +196,14 @@ pub(crate) fn recv_into(
 ) -> Result<Received> {
     // SAFETY: borrowed until the operation has ended, in `recv_scatter`.
     let memory = unsafe { Part::new(buf.as_mut_ptr(), buf.len()) };
+    if buf.len() >= spans::LONG {
+        return spans::recv(buf.len(), || recv_part(shared, from, tag, memory));
+    }
+    recv_part(shared, from, tag, memory)
+}
+
+#[inline(always)]
+fn recv_part(shared: &Arc<Shared>, from: Source, tag: TagMatch, memory: Part) -> Result<Received> {
     if let Some(mut engine) = shared.fast_path()
         && let Some(took) = fast_path::recv_fast(&mut engine, from, tag, memory)
     {

@@ -1,6 +1,6 @@
 //! Making an endpoint.
 
-use std::{fmt, path::PathBuf, sync::Arc, time::Duration};
+use std::{fmt, os::fd::OwnedFd, path::PathBuf, sync::Arc, time::Duration};
 
 use zeroize::Zeroizing;
 
@@ -56,6 +56,18 @@ impl Builder {
     pub fn listen(mut self, address: &str) -> Builder {
         self.listen.push(address.to_owned());
         self
+    }
+
+    /// As [`Builder::listen`] at a `tcp:` address, by a socket that listens there already, such as
+    /// systemd passes to a service (`sd_listen_fds(3)`). The socket is put into non-blocking mode,
+    /// and goes on listening when the endpoint is closed: callers then wait for the next. The last
+    /// one counts.
+    ///
+    /// There is nothing like it for `local:` addresses: peers ask the kernel who listens there, and
+    /// would learn who had made the socket.
+    pub fn listen_on(mut self, address: &str, socket: OwnedFd) -> Builder {
+        self.config.listen_socket = Some(Arc::new(socket));
+        self.listen(address)
     }
 
     /// The file with the key that this endpoint shares with those on other hosts: 32 to 4,096
@@ -320,6 +332,14 @@ impl Builder {
             } else {
                 self.config.listen = Some(address.parse::<Address>()?);
             }
+        }
+        if self.config.listen_socket.is_some() && self.config.listen_tcp.is_none() {
+            return Err(Error::NotAllowed {
+                name: self.listen.join(", "),
+                why: "a socket can be listened at by a tcp: address alone; name one, such as \
+                      tcp:0.0.0.0:0, or listen without it"
+                    .into(),
+            });
         }
         let key = match self.key.take() {
             Some(KeySource::File(path)) => Some(Key::from_file(&path)),

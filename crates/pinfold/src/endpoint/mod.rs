@@ -29,6 +29,7 @@ pub(crate) mod request;
 pub(crate) mod rma;
 pub(crate) mod scope;
 pub(crate) mod send_timeout;
+pub(crate) mod spans;
 pub(crate) mod try_recv;
 pub(crate) mod try_send;
 pub(crate) mod view;

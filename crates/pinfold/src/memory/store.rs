@@ -19,6 +19,7 @@ use std::{io, sync::OnceLock};
 
 use parking_lot::RwLock;
 use pinfold_sys::{fork::ForkMark, process::Segment};
+use rustix::param::page_size;
 use smallvec::SmallVec;
 
 use self::folding::{Folding, InARow};
@@ -73,6 +74,11 @@ impl Store {
 
     /// The store of this process. `None`: there is no memory for it now, or it is the parent's.
     fn here() -> Option<&'static Store> {
+        // Longer pages than the pool's cannot be filled or moved one by one: messages come to the
+        // heap.
+        if page_size() != PAGE_BYTES {
+            return None;
+        }
         static STORE: OnceLock<Store> = OnceLock::new();
         let store = match STORE.get() {
             Some(store) => store,

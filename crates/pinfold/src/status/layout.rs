@@ -2,9 +2,9 @@
 //!
 //! ```text
 //! 0      the header: who it is, how it is, what it has done
-//! 1408   record 0: what was exchanged with peers that are gone
-//! 2240   record 1: ...with peers that found no record
-//! 3072   a record for each other peer
+//! 1536   record 0: what was exchanged with peers that are gone
+//! 2368   record 1: ...with peers that found no record
+//! 3200   a record for each other peer
 //! ```
 //!
 //! The same structs serve both sides: of atomics in the page itself ([`AtomicU64`]), of plain
@@ -28,7 +28,7 @@ pub(super) const ARENA_LINK: &str = "/memfd:pinfold-arena (deleted)";
 
 pub(super) const MAGIC: u64 = u64::from_ne_bytes(*b"PINFSTAT");
 /// The layout, and the meaning of the numbers. Another set of paths is another version.
-pub(super) const VERSION: u64 = 4 << 8 | Path::ALL.len() as u64;
+pub(crate) const VERSION: u64 = 5 << 8 | Path::ALL.len() as u64;
 
 /// Bytes of the file; untouched ones take no memory.
 pub(super) const FILE_BYTES: usize = 1408 << 10;
@@ -67,7 +67,7 @@ pub(super) const COUNTERS: usize = 4 * PATHS_MAX + 24;
 
 const _: () = assert!(COUNTERS == std::mem::offset_of!(Record<u64>, queued) / 8);
 const _: () = assert!(Path::ALL.len() <= PATHS_MAX);
-const _: () = assert!(size_of::<Header<u64>>() == 1408);
+const _: () = assert!(size_of::<Header<u64>>() == 1536);
 const _: () = assert!(size_of::<Record<u64>>() == 832);
 const _: () = assert!(std::mem::offset_of!(Record<u64>, by_others) % 64 == 0);
 const _: () = assert!(COUNTERS.is_multiple_of(8) && RECORDS_AT.is_multiple_of(64));
@@ -203,7 +203,7 @@ pub(crate) struct Header<W> {
     pub(super) by_size: [CountWords<W>; SIZES],
     /// A gauge: bytes that are pinned.
     pub pinned_bytes: W,
-    pub(super) more_spare: [W; 1],
+    pub(super) more_spare: [W; 5],
 }
 
 /// Copies and their bytes.

@@ -38,6 +38,7 @@ mod tests;
 
 use crate::sync::{AtomicU64, Ordering};
 
+pub(crate) use self::layout::VERSION;
 #[doc(hidden)]
 pub use self::report::{DIRECTORY, Report, report, reports};
 pub use self::{

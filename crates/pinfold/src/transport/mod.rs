@@ -11,6 +11,8 @@ pub(crate) mod local;
 pub(crate) mod shm;
 #[cfg(not(loom))]
 pub(crate) mod tcp;
+#[cfg(not(loom))]
+pub(crate) mod versions;
 
 #[cfg(not(loom))]
 pub(crate) use self::interface::{

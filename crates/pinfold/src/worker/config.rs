@@ -1,6 +1,6 @@
 //! The settings of an endpoint, checked.
 
-use std::{sync::Arc, time::Duration};
+use std::{os::fd::OwnedFd, sync::Arc, time::Duration};
 
 use crate::{
     Error, PathSet, Result,
@@ -34,6 +34,8 @@ pub(crate) struct Config {
     pub listen: Option<Address>,
     /// The address at which it listens for other hosts.
     pub listen_tcp: Option<tcp::address::Address>,
+    /// The socket that listens there already.
+    pub listen_socket: Option<Arc<OwnedFd>>,
     /// True if peers that come by host and port and are on this host are to be reached as such.
     pub local_shortcut: bool,
     /// The key that peers on other hosts have to share.
@@ -79,6 +81,7 @@ impl Default for Config {
         Config {
             listen: None,
             listen_tcp: None,
+            listen_socket: None,
             local_shortcut: true,
             key: None,
             encrypts: false,

@@ -147,7 +147,11 @@ impl Connections {
         };
         let tcp = match &config.listen_tcp {
             Some(address) => {
-                let listener = tcp::listener::Listener::bind(address, config.key.as_ref())?;
+                let key = config.key.as_ref();
+                let listener = match &config.listen_socket {
+                    Some(socket) => tcp::listener::Listener::adopt(address, socket, key)?,
+                    None => tcp::listener::Listener::bind(address, key)?,
+                };
                 listener.watch(&epoll, token(LISTENER, TCP, 0))?;
                 Some(listener)
             }

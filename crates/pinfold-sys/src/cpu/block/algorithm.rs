@@ -20,6 +20,8 @@ pub enum Isa {
     Avx2,
     /// A loop over cache lines, 64 bytes an instruction.
     Avx512,
+    /// A loop over cache lines, 32 bytes an instruction: AArch64's pairs of registers.
+    Neon,
 }
 
 /// The memory that is brought into the cache before it is needed.
@@ -30,8 +32,8 @@ pub enum Prefetch {
     None,
     /// The source, in blocks of 8 KiB before each is copied (Calhoun, Fig. 4.1).
     Source,
-    /// The destination, to be written (`prefetchw`): by loops over lines a little ahead of them,
-    /// else in such blocks.
+    /// The destination, to be written (`prefetchw`, `prfm pst`): by loops over lines a little ahead
+    /// of them, else in such blocks.
     Destination,
 }
 
@@ -55,7 +57,8 @@ impl Default for Algorithm {
     }
 }
 
-const ISAS: [Isa; 6] = [Isa::Libc, Isa::Word, Isa::Rep, Isa::Sse2, Isa::Avx2, Isa::Avx512];
+const ISAS: [Isa; 7] =
+    [Isa::Libc, Isa::Word, Isa::Rep, Isa::Sse2, Isa::Avx2, Isa::Avx512, Isa::Neon];
 const PREFETCHES: [Prefetch; 3] = [Prefetch::None, Prefetch::Source, Prefetch::Destination];
 const STORES: [Stores; 2] = [Stores::Temporal, Stores::Streaming];
 
@@ -131,6 +134,7 @@ impl fmt::Display for Algorithm {
             Isa::Sse2 => "sse2",
             Isa::Avx2 => "avx2",
             Isa::Avx512 => "avx512",
+            Isa::Neon => "neon",
         })?;
         f.write_str(match self.prefetch() {
             Prefetch::None => "",
@@ -181,7 +185,7 @@ mod tests {
     fn names_and_numbers_are_unique() {
         let all: Vec<Algorithm> = Algorithm::all().collect();
         // Two algorithms of the C library's, three of `rep`, six of each other.
-        assert_eq!(all.len(), 2 + 3 + 4 * 6);
+        assert_eq!(all.len(), 2 + 3 + 5 * 6);
         assert_eq!(Algorithm::LIBC_FETCHED.to_string(), "libc+destination");
         for algorithm in &all {
             assert_eq!(algorithm.to_string().parse(), Ok(*algorithm));

@@ -1,6 +1,8 @@
 //! The table from the number of an algorithm to its function: one load and one call, for a copy may
 //! be over in 50 nanoseconds.
 
+#[cfg(all(target_arch = "aarch64", not(miri)))]
+use super::neon;
 use super::{Algorithm, Isa, libc, word};
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 use super::{avx2, avx512, rep, sse2};
@@ -51,6 +53,8 @@ unsafe fn copy<const ID: u8>(to: *mut u8, from: *const u8, len: usize) {
             Isa::Avx2 => avx2::copy(prefetch, stores, from, to, len),
             #[cfg(all(target_arch = "x86_64", not(miri)))]
             Isa::Avx512 => avx512::copy(prefetch, stores, from, to, len),
+            #[cfg(all(target_arch = "aarch64", not(miri)))]
+            Isa::Neon => neon::copy(prefetch, stores, from, to, len),
             _ => libc::copy(prefetch, from, to, len),
         }
     }
@@ -75,6 +79,8 @@ unsafe fn zero<const ID: u8>(to: *mut u8, len: usize) {
             Isa::Avx2 => avx2::zero(prefetch, stores, to, len),
             #[cfg(all(target_arch = "x86_64", not(miri)))]
             Isa::Avx512 => avx512::zero(prefetch, stores, to, len),
+            #[cfg(all(target_arch = "aarch64", not(miri)))]
+            Isa::Neon => neon::zero(prefetch, stores, to, len),
             _ => libc::zero(prefetch, to, len),
         }
     }
@@ -91,6 +97,7 @@ static PLACES: [(Copy, Zero); 256] = {
         };
     }
     put!(0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17
-        18 19 20 21 22 23 24 25 26 27 28 29 30 31 32 33 34 35);
+        18 19 20 21 22 23 24 25 26 27 28 29 30 31 32 33 34 35
+        36 37 38 39 40 41);
     places
 };

@@ -1,8 +1,8 @@
-//! Prefetching: lines are brought into the cache before they are needed. Other processors than
-//! x86-64 see to that themselves.
+//! Prefetching: lines are brought into the cache before they are needed, on x86-64 and AArch64.
+//! Other processors see to that themselves.
 
 use super::Prefetch;
-#[cfg(all(target_arch = "x86_64", not(miri)))]
+#[cfg(all(any(target_arch = "x86_64", target_arch = "aarch64"), not(miri)))]
 use super::sizes::LINE;
 
 /// Fetches before `len` bytes are copied from `from` to `to`.
@@ -48,7 +48,15 @@ pub(super) unsafe fn to_read(from: *const u8, len: usize) {
                 options(nostack, preserves_flags, readonly));
         }
     }
-    #[cfg(not(all(target_arch = "x86_64", not(miri))))]
+    #[cfg(all(target_arch = "aarch64", not(miri)))]
+    for from in lines(from.addr(), len) {
+        // SAFETY: every AArch64 processor has the instruction, and it changes nothing.
+        unsafe {
+            std::arch::asm!("prfm pldl1strm, [{from}]", from = in(reg) from,
+                options(nostack, preserves_flags, readonly));
+        }
+    }
+    #[cfg(not(all(any(target_arch = "x86_64", target_arch = "aarch64"), not(miri))))]
     let _ = (from, len);
 }
 
@@ -66,12 +74,20 @@ pub(super) unsafe fn to_write(to: *mut u8, len: usize) {
                 options(nostack, preserves_flags, readonly));
         }
     }
-    #[cfg(not(all(target_arch = "x86_64", not(miri))))]
+    #[cfg(all(target_arch = "aarch64", not(miri)))]
+    for to in lines(to.addr(), len) {
+        // SAFETY: as in `to_read`.
+        unsafe {
+            std::arch::asm!("prfm pstl1keep, [{to}]", to = in(reg) to,
+                options(nostack, preserves_flags, readonly));
+        }
+    }
+    #[cfg(not(all(any(target_arch = "x86_64", target_arch = "aarch64"), not(miri))))]
     let _ = (to, len);
 }
 
 /// The first byte of `len` at `first`, and of each line after its own that has one of them.
-#[cfg(all(target_arch = "x86_64", not(miri)))]
+#[cfg(all(any(target_arch = "x86_64", target_arch = "aarch64"), not(miri)))]
 #[inline(always)]
 fn lines(first: usize, len: usize) -> impl Iterator<Item = usize> {
     (first / LINE * LINE..first + len).step_by(LINE)

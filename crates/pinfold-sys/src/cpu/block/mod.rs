@@ -22,11 +22,14 @@ mod support;
 mod tests;
 mod word;
 
-/// Compiled for x86-64, not under Miri, which knows none of these instructions.
+/// Compiled for processors that have them, not under Miri, which knows none of these
+/// instructions.
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 mod avx2;
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 mod avx512;
+#[cfg(all(target_arch = "aarch64", not(miri)))]
+mod neon;
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 mod rep;
 #[cfg(all(target_arch = "x86_64", not(miri)))]
@@ -137,5 +140,11 @@ fn fence() {
     // It may touch memory as far as the compiler knows, so that nothing moves across it.
     unsafe {
         std::arch::asm!("sfence", options(nostack, preserves_flags));
+    }
+    #[cfg(all(target_arch = "aarch64", not(miri)))]
+    // SAFETY: every AArch64 processor has the instruction, which keeps stores before it from those
+    // after it, for all processors that the kernel runs on; as above otherwise.
+    unsafe {
+        std::arch::asm!("dmb ishst", options(nostack, preserves_flags));
     }
 }

@@ -10,7 +10,7 @@ static KNOWN: AtomicU64 = AtomicU64::new(0);
 
 const _: () = assert!(Algorithm::COUNT <= 61 && Algorithm::LIBC.id() == 0);
 
-/// AVX-512's way to move 32 bytes (`avx512vl`).
+/// A way to move 32 bytes by registers that nothing else needs: of x86-64's `avx512vl`.
 pub(super) const HALVES: u32 = 61;
 
 /// `clflushopt`.
@@ -32,17 +32,18 @@ fn find() -> u64 {
     let processor = Processor::here();
     let bits = Algorithm::all().filter(|&algorithm| processor.can(algorithm));
     let mut known = bits.fold(0, |known, algorithm| known | 1 << algorithm.id());
-    known |= u64::from(processor.avx512vl) << HALVES;
+    known |= u64::from(processor.avx512vl || processor.aarch64) << HALVES;
     known |= u64::from(processor.clflushopt) << CLFLUSHOPT;
     known |= u64::from(processor.rdtscp) << RDTSCP;
     KNOWN.store(known, Relaxed);
     known
 }
 
-/// The properties that tell one x86-64 processor from another. Others have none of them.
+/// The properties that tell one x86-64 processor from another, and the architecture.
 #[derive(Default)]
 struct Processor {
     x86_64: bool,
+    aarch64: bool,
     avx2: bool,
     avx512f: bool,
     avx512vl: bool,
@@ -60,6 +61,7 @@ impl Processor {
         let (seven, extended) = (leaf(7), leaf(0x8000_0001));
         Processor {
             x86_64: true,
+            aarch64: false,
             // The wide registers need the system's support; the standard library checks for that.
             avx2: std::is_x86_feature_detected!("avx2"),
             avx512f: std::is_x86_feature_detected!("avx512f"),
@@ -70,14 +72,15 @@ impl Processor {
         }
     }
 
-    /// This processor, or Miri, of which nothing is known.
+    /// This processor, or Miri: only the architecture is known.
     #[cfg(not(all(target_arch = "x86_64", not(miri))))]
     fn here() -> Processor {
-        Processor::default()
+        let aarch64 = cfg!(all(target_arch = "aarch64", not(miri)));
+        Processor { aarch64, ..Processor::default() }
     }
 
     fn can(&self, algorithm: Algorithm) -> bool {
-        // Elsewhere there are only words, which fetch nothing.
+        // AArch64 fetches as a matter of course; elsewhere are only words, which fetch nothing.
         let fetches =
             algorithm.prefetch() != Prefetch::Destination || self.prefetchw || !self.x86_64;
         fetches
@@ -86,6 +89,7 @@ impl Processor {
                 Isa::Rep | Isa::Sse2 => self.x86_64,
                 Isa::Avx2 => self.avx2,
                 Isa::Avx512 => self.avx512f,
+                Isa::Neon => self.aarch64,
             }
     }
 }

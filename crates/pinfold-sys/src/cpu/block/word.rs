@@ -28,11 +28,11 @@ pub(super) unsafe fn zero(prefetch: Prefetch, stores: Stores, to: *mut u8, len: 
     unsafe { lines::zero::<Word>(prefetch, stores, to, len) };
 }
 
-#[cfg(not(all(target_arch = "x86_64", not(miri))))]
+#[cfg(not(all(any(target_arch = "x86_64", target_arch = "aarch64"), not(miri))))]
 use Portable as Word;
 
 /// A line as eight words, by instructions that are named.
-#[cfg(all(target_arch = "x86_64", not(miri)))]
+#[cfg(all(any(target_arch = "x86_64", target_arch = "aarch64"), not(miri)))]
 struct Word;
 
 #[cfg(all(target_arch = "x86_64", not(miri)))]
@@ -110,11 +110,73 @@ impl lines::Line for Word {
     }
 }
 
+#[cfg(all(target_arch = "aarch64", not(miri)))]
+impl lines::Line for Word {
+    #[inline(always)]
+    unsafe fn copy<const AT: usize, const STREAMING: bool>(from: *const u8, to: *mut u8) {
+        macro_rules! line {
+            ($store:literal) => {
+                std::arch::asm!(
+                    "ldp {a}, {b}, [{from}, #{at}]",
+                    "ldp {c}, {d}, [{from}, #{at} + 16]",
+                    concat!($store, " {a}, {b}, [{to}, #{at}]"),
+                    concat!($store, " {c}, {d}, [{to}, #{at} + 16]"),
+                    "ldp {a}, {b}, [{from}, #{at} + 32]",
+                    "ldp {c}, {d}, [{from}, #{at} + 48]",
+                    concat!($store, " {a}, {b}, [{to}, #{at} + 32]"),
+                    concat!($store, " {c}, {d}, [{to}, #{at} + 48]"),
+                    from = in(reg) from,
+                    to = in(reg) to,
+                    at = const AT,
+                    a = out(reg) _,
+                    b = out(reg) _,
+                    c = out(reg) _,
+                    d = out(reg) _,
+                    options(nostack, preserves_flags),
+                )
+            };
+        }
+        // SAFETY: the caller promised the line; every AArch64 processor has the instructions.
+        unsafe {
+            if STREAMING {
+                line!("stnp");
+            } else {
+                line!("stp");
+            }
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn zero<const AT: usize, const STREAMING: bool>(to: *mut u8) {
+        macro_rules! line {
+            ($store:literal) => {
+                std::arch::asm!(
+                    concat!($store, " xzr, xzr, [{to}, #{at}]"),
+                    concat!($store, " xzr, xzr, [{to}, #{at} + 16]"),
+                    concat!($store, " xzr, xzr, [{to}, #{at} + 32]"),
+                    concat!($store, " xzr, xzr, [{to}, #{at} + 48]"),
+                    to = in(reg) to,
+                    at = const AT,
+                    options(nostack, preserves_flags),
+                )
+            };
+        }
+        // SAFETY: as in `copy`.
+        unsafe {
+            if STREAMING {
+                line!("stnp");
+            } else {
+                line!("stp");
+            }
+        }
+    }
+}
+
 /// A line as eight words, in plain Rust, which cannot ask for streaming.
-#[cfg(any(not(target_arch = "x86_64"), miri, test))]
+#[cfg(any(not(any(target_arch = "x86_64", target_arch = "aarch64")), miri, test))]
 pub(super) struct Portable;
 
-#[cfg(any(not(target_arch = "x86_64"), miri, test))]
+#[cfg(any(not(any(target_arch = "x86_64", target_arch = "aarch64")), miri, test))]
 impl lines::Line for Portable {
     #[inline(always)]
     unsafe fn copy<const AT: usize, const STREAMING: bool>(from: *const u8, to: *mut u8) {

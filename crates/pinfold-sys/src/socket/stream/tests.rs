@@ -164,3 +164,29 @@ fn what_is_discarded_breaks_nothing() {
     }
     assert_eq!(got, bytes.len());
 }
+
+#[test]
+fn only_a_listening_tcp_socket_is_adopted() {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    adopt(&listener).unwrap();
+    // It does not wait from now on.
+    assert!(accept(&listener).unwrap().is_none());
+    let caller = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    wait(&listener.try_clone().unwrap().into(), Interest::Read);
+    let (_, from) = accept(&listener).unwrap().unwrap();
+    assert_eq!(from, caller.local_addr().unwrap());
+    let place = tempfile_name();
+    let local = std::os::unix::net::UnixListener::bind(&place).unwrap();
+    std::fs::remove_file(place).unwrap();
+    let datagrams = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    for failed in [adopt(&caller), adopt(&local), adopt(&datagrams)] {
+        assert_eq!(failed.unwrap_err().errno, Errno::INVAL);
+    }
+    let file = std::fs::File::open("/dev/null").unwrap();
+    assert_eq!(adopt(&file).unwrap_err().errno, Errno::NOTSOCK);
+}
+
+/// A path that no file has.
+fn tempfile_name() -> std::path::PathBuf {
+    std::env::temp_dir().join(format!("pinfold-adopt-{}", std::process::id()))
+}

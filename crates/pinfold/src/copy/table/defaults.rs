@@ -34,7 +34,8 @@ impl Table {
         };
         let loops = loops.unwrap_or(Algorithm::LIBC);
         let fetched = Some(Algorithm::LIBC_FETCHED).filter(|it| supported(*it));
-        let streaming = first(&[Isa::Avx2, Isa::Sse2, Isa::Avx512, Isa::Word], Stores::Streaming);
+        let streams = [Isa::Avx2, Isa::Sse2, Isa::Avx512, Isa::Neon, Isa::Word];
+        let streaming = first(&streams, Stores::Streaming);
         let choose = |situation: Situation, class| {
             let len = class_bytes(class);
             // Source and destination do not both fit, with the other data there.

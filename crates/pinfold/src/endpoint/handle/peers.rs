@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use crate::{
     AcceptRequest, ConnectRequest, Error, Gone, PeerId, Result,
-    endpoint::{Endpoint, PeerInfo},
+    endpoint::{Endpoint, PeerInfo, spans},
     worker::{connections::requests::Called, followers::Awaited, outstanding, teardown},
 };
 
@@ -49,7 +49,7 @@ impl Endpoint {
     /// also [`Error::KeyNeeded`], and [`Error::Greeting`] if the keys differ, or the two do not
     /// agree on something else.
     pub fn connect(&self, address: &str) -> Result<PeerId> {
-        self.connect_request(address).wait()
+        spans::connect(address, || self.connect_request(address).wait())
     }
 
     /// As [`Endpoint::connect`], but does not wait: the call goes on while the endpoint makes
@@ -115,7 +115,7 @@ impl Endpoint {
     /// another has taken its name and no peer can connect any more; [`Error::Closed`],
     /// [`Error::Forked`].
     pub fn accept(&self) -> Result<PeerId> {
-        self.accept_request().wait()
+        spans::accept(|| self.accept_request().wait())
     }
 
     /// Waits at most `patience` for the next peer to connect.

@@ -36,6 +36,8 @@ pub(crate) struct Listener {
     sockets: Vec<OwnedFd>,
     name: String,
     way: HostsWay,
+    /// True if the socket is somebody else's as well.
+    adopted: bool,
 }
 
 /// The proof that is asked for at `ip`, given the key, if there is one.
@@ -94,7 +96,7 @@ impl Listener {
                     // Accepted sockets do as the listener.
                     let way = HostsWay::put_off(&sockets[0]);
                     sockets[1..].iter().for_each(|socket| drop(HostsWay::put_off(socket)));
-                    return Ok(Listener { sockets, name, way });
+                    return Ok(Listener { sockets, name, way, adopted: false });
                 }
                 Err(Failed { errno: Errno::ADDRINUSE, .. })
                     if address.port() == 0 && tries_left > 0 => {}
@@ -105,6 +107,36 @@ impl Listener {
             }
         }
         Err(Error::NameInUse { name })
+    }
+
+    /// Listens at a socket that listens already, and goes on doing so when this ends. It has to be
+    /// at `address`, by its port, unless that is 0, and its host.
+    ///
+    /// # Errors
+    /// [`Error::NotAllowed`] if it is elsewhere; [`Error::KeyNeeded`], [`Error::Os`].
+    pub(crate) fn adopt(
+        address: &Address,
+        socket: &OwnedFd,
+        key: Option<&Arc<Key>>,
+    ) -> Result<Listener> {
+        let name = address.to_string();
+        let os = |call| Error::failed(format!("the socket that was passed for {name}"))(call);
+        stream::adopt(socket).map_err(os)?;
+        let at = stream::local_address(socket);
+        let at = at.map_err(|error| Error::os("getsockname", name.clone(), error))?;
+        let is_meant =
+            |to: &SocketAddr| to.ip() == at.ip() && (to.port() == at.port() || to.port() == 0);
+        if !resolve(address)?.iter().any(is_meant) {
+            let why = format!(
+                "the socket that was passed listens at tcp:{at}; name that address, or have it \
+                 listen at this one"
+            );
+            return Err(Error::NotAllowed { name, why });
+        }
+        auth(at.ip(), key, &name)?;
+        let socket = socket.try_clone().map_err(|error| Error::os("fcntl", name, error))?;
+        let sockets = vec![socket];
+        Ok(Listener { sockets, name: at.to_string(), way: HostsWay::default(), adopted: true })
     }
 
     /// The address at which it listens, `HOST:PORT`.
@@ -133,7 +165,9 @@ impl Listener {
     pub(crate) fn accept(&self) -> io::Result<Option<((OwnedFd, HostsWay), SocketAddr)>> {
         for socket in &self.sockets {
             if let Some((socket, from)) = stream::accept(socket)? {
-                return Ok(Some(((socket, self.way.clone()), from)));
+                // A socket of somebody else's stays as it is; what comes from it is this one's.
+                let way = if self.adopted { HostsWay::put_off(&socket) } else { self.way.clone() };
+                return Ok(Some(((socket, way), from)));
             }
         }
         Ok(None)

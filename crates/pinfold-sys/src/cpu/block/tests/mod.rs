@@ -3,7 +3,7 @@
 
 mod guarded;
 mod oracle;
-#[cfg(all(target_arch = "x86_64", not(miri)))]
+#[cfg(all(any(target_arch = "x86_64", target_arch = "aarch64"), not(miri)))]
 mod visibility;
 
 use std::cell::Cell;
@@ -41,6 +41,14 @@ fn the_processor_has_what_it_says() {
     let words =
         Algorithm::all().filter(|a| a.isa() == Isa::Word && a.prefetch() != Prefetch::Destination);
     assert!(words.into_iter().all(Algorithm::is_supported));
+    if cfg!(all(target_arch = "aarch64", not(miri))) {
+        assert!(
+            Algorithm::all().all(|a| {
+                a.is_supported() == matches!(a.isa(), Isa::Libc | Isa::Word | Isa::Neon)
+            })
+        );
+        return;
+    }
     if cfg!(any(miri, not(target_arch = "x86_64"))) {
         assert!(supported().all(|a| matches!(a.isa(), Isa::Libc | Isa::Word)));
         return;
@@ -53,6 +61,7 @@ fn the_processor_has_what_it_says() {
             Isa::Libc | Isa::Word | Isa::Rep | Isa::Sse2 => true,
             Isa::Avx2 => known.contains(&"avx2"),
             Isa::Avx512 => known.contains(&"avx512f"),
+            Isa::Neon => false,
         };
         let fetch =
             algorithm.prefetch() != Prefetch::Destination || known.contains(&"3dnowprefetch");
@@ -132,13 +141,13 @@ fn nothing_overlaps_nothing() {
 #[test]
 fn lines_are_flushed_and_timed() {
     let memory: Vec<u8> = (0..1000).map(|i| (i % 251) as u8).collect();
-    let here = cfg!(all(target_arch = "x86_64", not(miri)));
+    let here = cfg!(all(any(target_arch = "x86_64", target_arch = "aarch64"), not(miri)));
     for part in [&memory[..], &memory[5..6], &memory[60..70], &memory[7..7]] {
         assert_eq!(flush(part), here);
     }
     assert!(memory.iter().enumerate().all(|(i, &byte)| byte == (i % 251) as u8));
-    let timer =
-        here && std::fs::read_to_string("/proc/cpuinfo").is_ok_and(|info| info.contains("rdtscp"));
+    let timer = cfg!(all(target_arch = "x86_64", not(miri)))
+        && std::fs::read_to_string("/proc/cpuinfo").is_ok_and(|info| info.contains("rdtscp"));
     // SAFETY: the vector has a first byte.
     let ticks = unsafe { read_line_ticks(memory.as_ptr()) };
     assert_eq!(ticks.is_some(), timer);

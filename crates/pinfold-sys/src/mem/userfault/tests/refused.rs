@@ -5,6 +5,12 @@ use seccompiler::{BpfProgram, SeccompAction, SeccompFilter};
 
 use super::*;
 
+/// The older of the two calls that open files, where there is one.
+#[cfg(target_arch = "x86_64")]
+const OPEN: i64 = libc::SYS_open;
+#[cfg(not(target_arch = "x86_64"))]
+const OPEN: i64 = libc::SYS_openat;
+
 /// Does `work` in a thread for which these calls answer `errno`.
 fn denied(calls: &[libc::c_long], errno: i32, work: impl FnOnce() + Send + 'static) {
     let calls: BTreeMap<i64, Vec<_>> = calls.iter().map(|&call| (call, Vec::new())).collect();
@@ -26,7 +32,7 @@ fn a_filter_is_named() {
         return;
     }
     for (errno, reason) in [(libc::EPERM, Reason::Denied), (libc::ENOSYS, Reason::Absent)] {
-        denied(&[libc::SYS_userfaultfd, libc::SYS_open, libc::SYS_openat], errno, move || {
+        denied(&[libc::SYS_userfaultfd, OPEN, libc::SYS_openat], errno, move || {
             for error in
                 [Watch::new().unwrap_err(), Mover::new().unwrap_err(), probe().unwrap_err()]
             {
