@@ -211,6 +211,12 @@ fn connecting() {
             two.connect_wait(wait, PATIENCE).unwrap();
         });
     });
+    small(|| {
+        let socket = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = format!("tcp:{}", socket.local_addr().unwrap());
+        let one = Endpoint::builder().listen_on(&address, socket.into()).build().unwrap();
+        assert_eq!(one.listens_at(), Some(address));
+    });
 }
 
 #[test]
