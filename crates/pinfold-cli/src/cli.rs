@@ -6,7 +6,7 @@ use clap::{Parser, Subcommand};
 
 use pinfold_bench::{PerfArgs, tune};
 
-use crate::{doctor, lab, output, run, top, transfer};
+use crate::{doctor, lab, output, run, top, trace, transfer};
 
 /// Messages between processes, straight from and into the memory they already use.
 #[derive(Parser)]
@@ -27,6 +27,7 @@ enum Command {
     Top(Box<top::TopArgs>),
     Tune(Box<tune::TuneArgs>),
     Lab(Box<lab::LabArgs>),
+    Trace(Box<trace::TraceArgs>),
 }
 
 /// Reads the command line and runs what it asks for. No subcommand is inlined, so that none takes
@@ -49,6 +50,7 @@ pub(crate) fn run() -> ExitCode {
         Command::Top(args) => top::run(&args),
         Command::Tune(args) => tune::run(&args),
         Command::Lab(args) => lab::run(&args),
+        Command::Trace(args) => trace::run(&args),
     }
 }
 
