@@ -62,7 +62,9 @@ fn number<T: Eq + Hash>(known: &mut HashMap<Arc<T>, u64>, one: &Arc<T>) -> (u64,
 }
 
 fn put_name(into: &mut Vec<u8>, name: &str) {
-    let name = &name[..name.floor_char_boundary(NAME_MAX)];
+    let mut ends = (0..=NAME_MAX.min(name.len())).rev();
+    let end = ends.find(|end| name.is_char_boundary(*end));
+    let name = &name[..end.unwrap_or(0)];
     put(into, name.len() as u64);
     into.extend_from_slice(name.as_bytes());
 }
