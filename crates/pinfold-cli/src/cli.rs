@@ -6,7 +6,7 @@ use clap::{CommandFactory, Parser, Subcommand};
 
 use pinfold_bench::{PerfArgs, tune};
 
-use crate::{doctor, lab, manual, output, run, top, transfer};
+use crate::{doctor, lab, manual, output, run, top, trace, transfer};
 
 /// Messages between processes, straight from and into the memory they already use.
 #[derive(Parser)]
@@ -27,6 +27,7 @@ enum Command {
     Top(Box<top::TopArgs>),
     Tune(Box<tune::TuneArgs>),
     Lab(Box<lab::LabArgs>),
+    Trace(Box<trace::TraceArgs>),
     Completions(manual::CompletionsArgs),
     Man(manual::ManArgs),
 }
@@ -65,6 +66,7 @@ pub(crate) fn run() -> ExitCode {
         Command::Top(args) => top::run(&args),
         Command::Tune(args) => tune::run(&args),
         Command::Lab(args) => lab::run(&args),
+        Command::Trace(args) => trace::run(&args),
         Command::Completions(args) => manual::completions(&args, Cli::command()),
         Command::Man(args) => manual::man(&args, Cli::command()),
     }

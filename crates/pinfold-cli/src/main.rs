@@ -7,6 +7,7 @@
 //! - [`run`]: `pinfold run`: an MPI program over Pinfold.
 //! - [`top`]: `pinfold top`: the endpoints of this host and their traffic.
 //! - [`lab`]: `pinfold lab`: the papers' experiments; they are in [`pinfold_lab`].
+//! - [`trace`]: `pinfold trace`: the buffers that any program's traffic uses.
 //! - [`manual`]: `pinfold completions` and `pinfold man`: for shells and `man`.
 //! - [`pinfold_bench`]: `pinfold perf` and `pinfold tune`; the console that all commands share.
 //! - [`signals`]: the signals that ask for an end.
@@ -18,6 +19,7 @@ mod manual;
 mod run;
 mod signals;
 mod top;
+mod trace;
 mod transfer;
 
 use std::process::ExitCode;

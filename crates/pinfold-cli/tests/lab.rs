@@ -7,6 +7,7 @@ use std::{
 };
 
 use pinfold_lab::registry;
+use pinfold_tests::skip;
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -181,11 +182,45 @@ fn the_report_has_every_experiment_and_its_plots() {
     for reference in ["http:", "https:", "src=", "href=", "url(", "@import", "<script"] {
         assert!(!page.contains(reference), "{reference}");
     }
+    in_a_browser(&place, &page);
     // All results are there now.
     let (text, _) = place.ends("run all --no-here --out results", code);
     assert_eq!(text.matches("kept from an earlier run").count(), count, "{text}");
     let (_, why) = place.ends("report --no-here --results results --out nowhere/lab.html", 1);
     assert!(why.contains("cannot write nowhere/lab.html"), "{why}");
+}
+
+/// A program that looks at every plot of a page as it is drawn, and says what it found: how many
+/// there are, and the numbers of those that take no room or in which nothing does.
+const LOOK: &str = "<script>
+const has_room = it => { const at = it.getBoundingClientRect(); return at.width + at.height > 1; };
+const all = [...document.querySelectorAll('svg')];
+const bad = all.flatMap((svg, at) => {
+  const inner = [...svg.querySelectorAll('circle, polyline, path')];
+  return has_room(svg) && inner.some(has_room) ? [] : [at];
+});
+document.title = `plots ${all.length} bad ${bad.join(' ')}.`;
+</script></body>";
+
+/// Opens a page in Chromium, if there is one, without a screen.
+fn in_a_browser(place: &Place, page: &str) {
+    let names = ["chromium", "chromium-browser", "google-chrome", "chrome", "headless_shell"];
+    let is_there = |name: &&&str| Command::new(name).arg("--version").output().is_ok();
+    let Some(browser) = names.iter().find(is_there) else {
+        skip(&format!("the report is opened in no browser: there is none of {}", names.join(", ")));
+        return;
+    };
+    let file = place.path("look.html");
+    fs::write(&file, page.replace("</body>", LOOK)).unwrap();
+    let words = ["--headless", "--no-sandbox", "--disable-gpu", "--virtual-time-budget=10000"];
+    let mut command = Command::new(browser);
+    command.args(words).arg("--dump-dom").arg(format!("file://{}", file.display()));
+    let done = command.env("HOME", place.0.path()).output().unwrap();
+    let dom = String::from_utf8_lossy(&done.stdout);
+    let plots = page.matches("<svg").count();
+    let title = format!("<title>plots {plots} bad .</title>");
+    let found = dom.split("<title>").nth(1).map(|it| it.chars().take(60).collect::<String>());
+    assert!(dom.contains(&title), "{title}: {found:?}: {}", String::from_utf8_lossy(&done.stderr));
 }
 
 #[test]

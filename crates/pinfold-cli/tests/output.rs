@@ -15,8 +15,11 @@ const CLOSED: i32 = 128 + 13;
 /// The folder of the lab's results here.
 const LAB: &str = concat!(env!("CARGO_TARGET_TMPDIR"), "/lab-output");
 
+/// A trace that is there.
+const TRACE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../pinfold-lab/traces/chat.trace");
+
 /// Commands that print, and end by themselves.
-const COMMANDS: [&[&str]; 42] = [
+const COMMANDS: [&[&str]; 53] = [
     &["--help"],
     &["-h"],
     &["help"],
@@ -40,6 +43,17 @@ const COMMANDS: [&[&str]; 42] = [
     &["lab", "compare", "--help"],
     &["lab", "size", "--help"],
     &["lab", "size", "--peers", "2", "--mix", "64K:1", "--memlock", "1M", "--reuse", "50"],
+    &["trace", "--help"],
+    &["trace", "record", "--help"],
+    &["trace", "print", "--help"],
+    &["trace", "summary", "--help"],
+    &["trace", "cut", "--help"],
+    &["trace", "convert", "--help"],
+    &["trace", "print", TRACE],
+    &["trace", "summary", TRACE],
+    &["trace", "cut", TRACE, "--kind", "socket"],
+    &["trace", "convert", TRACE, "--to", "csv"],
+    &["trace", "convert", TRACE, "--to", "json"],
     &["lab", "list"],
     &["lab", "list", "--json"],
     &["lab", "run", "ape-system", "--no-here", "--json", "--out", LAB],
@@ -71,9 +85,9 @@ const MEASURING: [&[&str]; 5] = [
 ];
 
 /// Commands whose receipts are lost in `transfer/console.rs`, those whose plan is in `run.rs`, and
-/// those that write files, in `lab.rs`.
-const ELSEWHERE: [&[&str]; 5] =
-    [&["send"], &["recv"], &["run"], &["lab", "report"], &["lab", "compare"]];
+/// those that write files, in `lab.rs` and `trace.rs`.
+const ELSEWHERE: [&[&str]; 6] =
+    [&["send"], &["recv"], &["run"], &["lab", "report"], &["lab", "compare"], &["trace", "record"]];
 
 fn run(words: &[&str], stdout: Stdio, stderr: Stdio) -> Output {
     let mut command = Command::new(PROGRAM);

@@ -29,7 +29,7 @@ fn well(output: &Output) -> String {
 #[test]
 fn every_subcommand_says_what_it_does() {
     let dir = tempfile::tempdir().unwrap();
-    let words: [&[&str]; 12] = [
+    let words: [&[&str]; 14] = [
         &[],
         &["doctor"],
         &["perf"],
@@ -41,6 +41,8 @@ fn every_subcommand_says_what_it_does() {
         &["run"],
         &["top"],
         &["tune"],
+        &["trace"],
+        &["trace", "record"],
         &["help", "perf"],
     ];
     for words in words {

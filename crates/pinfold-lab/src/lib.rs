@@ -15,6 +15,7 @@
 //! - [`here`]: measurements on this machine.
 //! - [`models`]: the papers' hardware, a file each, parameters on top.
 //! - [`workloads`]: parallel programs whose transfers are traced.
+//! - [`trace`]: recorded traces of any program's buffers: recording, files, tools.
 //! - [`experiment`], [`outcome`], [`agreement`]: an experiment, its results, and their judgement.
 //! - [`clock`], [`random`]: virtual time and seeded randomness, for models.
 //! - [`golden`]: the committed tables that models are compared with.
@@ -43,6 +44,7 @@ pub mod runner;
 pub mod size;
 pub mod store;
 pub mod table;
+pub mod trace;
 pub mod workloads;
 
 pub use error::LabError;

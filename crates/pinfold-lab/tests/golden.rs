@@ -61,6 +61,31 @@ fn unbalanced(page: &str) -> Option<String> {
     (!open.is_empty()).then(|| format!("left open: {open:?}"))
 }
 
+/// Complaints about the plots of a page: each is there, and something is drawn for each series.
+fn undrawn(page: &str, record: &Record) -> Vec<String> {
+    let drawn: Vec<usize> = page
+        .split("<svg")
+        .skip(1)
+        .map(|svg| {
+            let svg = svg.split("</svg>").next().unwrap_or("");
+            ["<circle", "<polyline", "<path"].iter().map(|it| svg.matches(it).count()).sum()
+        })
+        .collect();
+    let plots = &record.outcome.plots;
+    let mut wrong = Vec::new();
+    if drawn.len() != plots.len() {
+        wrong.push(format!("{}: {} of {} plots", record.id, drawn.len(), plots.len()));
+    }
+    for (plot, drawn) in plots.iter().zip(drawn) {
+        let series = plot.series.iter().filter(|it| !it.points.is_empty()).count();
+        if series == 0 || drawn < series {
+            let title = &plot.title;
+            wrong.push(format!("{}: {title}: {drawn} elements, {series} series", record.id));
+        }
+    }
+    wrong
+}
+
 #[track_caller]
 fn all_of(paper: Paper) {
     let mut wrong = Vec::new();
@@ -71,6 +96,7 @@ fn all_of(paper: Paper) {
         wrong.extend(missing(one, &record));
         let page = report::page(std::slice::from_ref(&record));
         wrong.extend(unbalanced(&page).map(|tag| format!("{}: {tag}", one.id)));
+        wrong.extend(undrawn(&page, &record));
         for part in [&format!("<h3>{}: ", one.id), "<svg", "</svg>"] {
             if !page.contains(part) {
                 wrong.push(format!("{}: the report has no {part}", one.id));

@@ -26,7 +26,8 @@
 //! - [`process`]: other processes: are they alive, and the contents of their memory;
 //!   [`presence`](crate::mem::presence): whether that is there.
 //! - [`signal`]: dispositions of signals here.
-//! - [`program`]: programs that this one starts: where they run, and how long.
+//! - [`program`]: programs that this one starts: where they run, and how long; [`ptrace`]: the
+//!   system calls that they make.
 //! - [`barrier`](crate::cpu::barrier), [`fork`]: memory order across processes, and noticing a
 //!   `fork(2)`; `inherit`: sockets that children do not get.
 //! - [`block`](crate::cpu::block): memory copied and zeroed, by every algorithm there is.
@@ -51,6 +52,7 @@ pub mod io;
 pub mod mem;
 pub mod process;
 pub mod program;
+pub mod ptrace;
 pub mod refused;
 pub mod shuffle;
 pub mod signal;

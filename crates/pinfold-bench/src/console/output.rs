@@ -45,8 +45,16 @@ impl Lost {
 /// # Errors
 /// [`Lost`] where any of it is.
 pub fn put(what: &'static str, text: &str) -> Result<(), Lost> {
+    put_bytes(what, text.as_bytes())
+}
+
+/// The same of bytes that may be no text.
+///
+/// # Errors
+/// As [`put`].
+pub fn put_bytes(what: &'static str, bytes: &[u8]) -> Result<(), Lost> {
     let mut out = io::stdout().lock();
-    let written = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+    let written = out.write_all(bytes).and_then(|()| out.flush());
     written.map_err(|source| Lost { what, source })
 }
 

@@ -61,26 +61,32 @@ impl Traffic {
                 late.push(place);
                 place
             });
-            let lines = bytes.div_ceil(LINE);
-            let is_cached = |caches: &Hierarchy, line| caches.find(line).0 != Place::Memory;
-            for (side, block) in blocks.into_iter().enumerate() {
-                let each = (0..lines).map(|line| block + line * LINE);
-                let cached = each.filter(|&line| is_cached(caches, line)).count();
-                let said = match is_cached(caches, block) {
-                    true => CacheState::Cached,
-                    false => CacheState::Uncached,
-                };
-                let told = &mut found[row][side];
-                told.blocks += 1;
-                told.right += u64::from(Probe::is_right(said, cached, lines as usize));
-                told.cached += u64::from(cached * 10 > lines as usize * 6);
-            }
-            for line in 0..lines {
-                caches.access(blocks[0] + line * LINE, false);
-                caches.access(blocks[1] + line * LINE, true);
-            }
+            copy(caches, blocks, bytes, &mut found[row]);
         }
         found
+    }
+}
+
+/// Copies a block through the caches, and looks at the first line of source and destination before.
+/// Both begin with a line.
+pub fn copy(caches: &mut Hierarchy, blocks: [u64; 2], bytes: u64, found: &mut [Told; 2]) {
+    let lines = bytes.div_ceil(LINE);
+    let is_cached = |caches: &Hierarchy, line| caches.find(line).0 != Place::Memory;
+    for (side, block) in blocks.into_iter().enumerate() {
+        let each = (0..lines).map(|line| block + line * LINE);
+        let cached = each.filter(|&line| is_cached(caches, line)).count();
+        let said = match is_cached(caches, block) {
+            true => CacheState::Cached,
+            false => CacheState::Uncached,
+        };
+        let told = &mut found[side];
+        told.blocks += 1;
+        told.right += u64::from(Probe::is_right(said, cached, lines as usize));
+        told.cached += u64::from(cached * 10 > lines as usize * 6);
+    }
+    for line in 0..lines {
+        caches.access(blocks[0] + line * LINE, false);
+        caches.access(blocks[1] + line * LINE, true);
     }
 }
 

@@ -13,6 +13,7 @@ use crate::{
     },
     outcome::{Axis, Claim, Column, Finding, Outcome, Plot, Value},
     random::Random,
+    trace::replay,
     workloads::zipf::Zipf,
 };
 
@@ -38,17 +39,22 @@ fn zipf(random: &mut Random, buffers: u64, count: usize) -> Vec<u64> {
     (0..count).map(|_| popular.pick(random)).collect()
 }
 
-fn traces(run: &Run<'_>, count: usize) -> [Trace; 3] {
+fn traces(run: &Run<'_>, count: usize) -> Result<Vec<Trace>, LabError> {
     let popular = zipf(&mut run.random(1), 2048, count);
     // Every fourth transfer is of a buffer that is never used again.
     let mut scanned = zipf(&mut run.random(2), 1024, count);
     scanned.iter_mut().skip(3).step_by(4).zip(1 << 20..).for_each(|(buffer, once)| *buffer = once);
     let around = (0..count as u64).map(|at| at % 320).collect();
-    [
+    let mut all = vec![
         Trace { name: "Zipf", buffers: popular },
         Trace { name: "Zipf and scan", buffers: scanned },
         Trace { name: "loop of 320", buffers: around },
-    ]
+    ];
+    for recorded in [replay::SESSIONS, replay::SPOOL] {
+        let buffers = replay::buffers(&recorded, AREA_BYTES).map_err(failed)?;
+        all.push(Trace { name: recorded.name, buffers });
+    }
+    Ok(all)
 }
 
 /// The position of each transfer's next one of the same buffer, or `u64::MAX`.
@@ -94,6 +100,7 @@ fn percent(hits: u64, trace: &Trace) -> f64 {
     100.0 * hits as f64 / trace.buffers.len().max(1) as f64
 }
 
+/// The hit ratio of a policy, %.
 fn hits(policy: usize, trace: &Trace, budget: u64) -> Result<f64, LabError> {
     match POLICIES[policy] {
         "LRU" => of_library(trace, budget, Lru::default()),
@@ -114,8 +121,8 @@ pub(super) fn run(run: &mut Run<'_>) -> Result<Outcome, LabError> {
     let mut outcome = Outcome::new();
     // By trace, policy and budget.
     let mut all: Vec<Vec<Vec<f64>>> = Vec::new();
-    for (at, trace) in traces(run, count).iter().enumerate() {
-        run.progress(at as f64 / 3.0, trace.name);
+    for (at, trace) in traces(run, count)?.iter().enumerate() {
+        run.progress(at as f64 / 5.0, trace.name);
         let mut plot = Plot::new(
             &format!("Hit ratio by budget: {}", trace.name),
             Axis::log("buffers of 16 KiB that may be pinned"),
@@ -143,8 +150,10 @@ pub(super) fn run(run: &mut Run<'_>) -> Result<Outcome, LabError> {
         "The paper has LRU alone. Here the library's own pin-down cache runs each policy on traces \
          of {count} transfers of buffers of four pages: 2,048 buffers by Zipf's law with exponent \
          0.9; 1,024 such, with a buffer that is never used again as every fourth; and 320 in a \
-         loop. LRU and CLOCK are the library's; the others are told of hits, which the library \
-         spares itself, and Belady's of the future, which nobody has."
+         loop; and two that `pinfold trace record` recorded from real programs, sessions of \
+         sockets and a mail spool, whose buffers are the pieces of 16 KiB of the programs' memory \
+         that their calls used. LRU and CLOCK are the library's; the others are told of hits, \
+         which the library spares itself, and Belady's of the future, which nobody has."
     ));
     Ok(outcome)
 }
@@ -159,7 +168,7 @@ fn judge(outcome: &mut Outcome, all: &[Vec<Vec<f64>>]) {
         .map(|trace| budgets.clone().filter(|&budget| is_best(trace, budget)).count())
         .sum::<usize>();
     let cells = all.len() * BUDGETS.len();
-    let [popular, scanned, around] = all else { return };
+    let [popular, scanned, around, ..] = all else { return };
     // The loop is longer than PM's budget, the third one.
     let (lru, loop_best) = (around[0][2], around[BELADY][2]);
     let beats = |trace: &Vec<Vec<f64>>| {

@@ -2,6 +2,7 @@
 
 mod costs;
 mod scale;
+mod shared;
 mod size;
 mod tlb;
 mod works;
@@ -48,6 +49,15 @@ pub const EXPERIMENTS: &[Experiment] = &[
         what: "Beyond the paper: 64 to 1,024 entries of 1, 2 and 4 ways, for pages of 4 and 16 KB",
         claim: "about as many entries are enough as a program's messages use pages",
         run: size::run,
+    },
+    Experiment {
+        id: "unet-shared",
+        paper: Paper::Unet,
+        title: "a TLB for many endpoints",
+        what: "Beyond the paper: 100 to 1,000,000 endpoints by Zipf's law, entries, ways, pages of \
+               4 KB to 2 MB, shared or divided, and with an attacker",
+        claim: "more endpoints miss more, and an attacker hurts them where the TLB is shared",
+        run: shared::run,
     },
     Experiment {
         id: "unet-impl",

@@ -10,7 +10,7 @@ mod fifo;
 mod s3fifo;
 mod sieve;
 
-use std::{cell::RefCell, rc::Rc};
+use std::{cell::RefCell, collections::HashMap, rc::Rc};
 
 use pinfold::translate::pincache::{Candidates, Evict};
 
@@ -41,6 +41,8 @@ struct Shared<P> {
     address: u64,
     /// The address that each slot was pinned for.
     slots: Vec<Option<u64>>,
+    /// The slot of each such address.
+    places: HashMap<u64, u32>,
 }
 
 /// A [`Policy`] as the library's cache takes it. For a cache of one account, one transfer at a time
@@ -57,26 +59,29 @@ impl<P> Clone for Told<P> {
 impl<P: Policy> Evict for Told<P> {
     fn insert(&mut self, slot: u32, _used: u64) {
         let mut shared = self.0.borrow_mut();
-        let (slot, address) = (slot as usize, shared.address);
-        if shared.slots.len() <= slot {
-            shared.slots.resize(slot + 1, None);
+        let (at, address) = (slot as usize, shared.address);
+        if shared.slots.len() <= at {
+            shared.slots.resize(at + 1, None);
         }
-        shared.slots[slot] = Some(address);
+        shared.slots[at] = Some(address);
+        shared.places.insert(address, slot);
         shared.policy.insert(address);
     }
 
     fn forget(&mut self, slot: u32) {
-        if let Some(address) = self.0.borrow_mut().slots.get_mut(slot as usize) {
-            *address = None;
+        let mut shared = self.0.borrow_mut();
+        let address = shared.slots.get_mut(slot as usize).and_then(Option::take);
+        if let Some(address) = address.filter(|it| shared.places.get(it) == Some(&slot)) {
+            shared.places.remove(&address);
         }
     }
 
     fn choose(&mut self, areas: &mut dyn Candidates) -> Option<u32> {
         let mut shared = self.0.borrow_mut();
         let address = shared.policy.victim()?;
-        let slot = shared.slots.iter().position(|slot| *slot == Some(address))?;
-        shared.slots[slot] = None;
-        areas.claim(slot as u32).then_some(slot as u32)
+        let slot = shared.places.remove(&address)?;
+        shared.slots[slot as usize] = None;
+        areas.claim(slot).then_some(slot)
     }
 }
 
@@ -86,7 +91,7 @@ pub struct Driver<P>(Rc<RefCell<Shared<P>>>);
 impl<P: Policy> Driver<P> {
     /// A policy for a cache, and its driver.
     pub fn new(policy: P) -> (Driver<P>, Told<P>) {
-        let shared = Shared { policy, address: 0, slots: Vec::new() };
+        let shared = Shared { policy, address: 0, slots: Vec::new(), places: HashMap::new() };
         let shared = Rc::new(RefCell::new(shared));
         (Driver(Rc::clone(&shared)), Told(shared))
     }

@@ -2,7 +2,7 @@
 //! queue for new areas, a main one for those that were used again, and the addresses of areas that
 //! left the small one lately.
 
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::{HashMap, VecDeque};
 
 use super::Policy;
 
@@ -15,8 +15,11 @@ pub struct S3Fifo {
     small: VecDeque<u64>,
     main: VecDeque<u64>,
     uses: HashMap<u64, u8>,
-    ghosts: VecDeque<u64>,
-    is_ghost: HashSet<u64>,
+    /// Ghosts in their order, each with its number; those that came back are in it, too.
+    ghosts: VecDeque<(u64, u64)>,
+    /// The number of each ghost.
+    is_ghost: HashMap<u64, u64>,
+    next: u64,
     /// A tenth of the areas, one at least.
     small_max: usize,
     /// As many ghosts as the main queue may have areas.
@@ -32,7 +35,8 @@ impl S3Fifo {
             main: VecDeque::new(),
             uses: HashMap::new(),
             ghosts: VecDeque::new(),
-            is_ghost: HashSet::new(),
+            is_ghost: HashMap::new(),
+            next: 0,
             small_max,
             ghosts_max: areas.saturating_sub(small_max).max(1),
         }
@@ -47,17 +51,30 @@ impl S3Fifo {
                 continue;
             }
             self.uses.remove(&address);
-            if self.is_ghost.insert(address) {
-                self.ghosts.push_back(address);
-            }
-            if self.ghosts.len() > self.ghosts_max
-                && let Some(oldest) = self.ghosts.pop_front()
-            {
-                self.is_ghost.remove(&oldest);
-            }
+            self.remember(address);
             return Some(address);
         }
         None
+    }
+
+    /// Keeps the address of an area that goes, and forgets the oldest of too many.
+    fn remember(&mut self, address: u64) {
+        if !self.is_ghost.contains_key(&address) {
+            self.is_ghost.insert(address, self.next);
+            self.ghosts.push_back((address, self.next));
+            self.next += 1;
+        }
+        while self.is_ghost.len() > self.ghosts_max
+            && let Some((oldest, number)) = self.ghosts.pop_front()
+        {
+            if self.is_ghost.get(&oldest) == Some(&number) {
+                self.is_ghost.remove(&oldest);
+            }
+        }
+        if self.ghosts.len() > 2 * self.ghosts_max + 64 {
+            let known = &self.is_ghost;
+            self.ghosts.retain(|(address, number)| known.get(address) == Some(number));
+        }
     }
 
     /// Takes an area from the main queue; each use has it go round once more.
@@ -86,8 +103,7 @@ impl Policy for S3Fifo {
 
     fn insert(&mut self, address: u64) {
         self.uses.insert(address, 0);
-        if self.is_ghost.remove(&address) {
-            self.ghosts.retain(|ghost| *ghost != address);
+        if self.is_ghost.remove(&address).is_some() {
             self.main.push_back(address);
         } else {
             self.small.push_back(address);

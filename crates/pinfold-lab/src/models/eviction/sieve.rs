@@ -9,10 +9,22 @@ use super::Policy;
 /// The policy.
 #[derive(Debug, Default)]
 pub struct Sieve {
-    /// Areas, the oldest first.
-    order: Vec<u64>,
+    /// Areas, the oldest first, and the places of those that are gone.
+    order: Vec<Option<u64>>,
+    /// Areas in it.
+    count: usize,
     used: HashSet<u64>,
     hand: usize,
+}
+
+impl Sieve {
+    /// Takes empty places out, once most are: the order and the hand's place in it stay.
+    fn close_gaps(&mut self) {
+        if self.order.len() > 2 * self.count + 64 {
+            self.hand = self.order[..self.hand].iter().flatten().count();
+            self.order.retain(Option::is_some);
+        }
+    }
 }
 
 impl Policy for Sieve {
@@ -21,7 +33,8 @@ impl Policy for Sieve {
     }
 
     fn insert(&mut self, address: u64) {
-        self.order.push(address);
+        self.order.push(Some(address));
+        self.count += 1;
     }
 
     fn victim(&mut self) -> Option<u64> {
@@ -30,13 +43,17 @@ impl Policy for Sieve {
             if self.hand >= self.order.len() {
                 self.hand = 0;
             }
-            let address = *self.order.get(self.hand)?;
-            if self.used.remove(&address) {
-                self.hand += 1;
-            } else {
+            if self.count == 0 {
+                return None;
+            }
+            let place = &mut self.order[self.hand];
+            self.hand += 1;
+            if place.is_some_and(|address| !self.used.remove(&address)) {
                 // The hand is now at the next newer one.
-                self.order.remove(self.hand);
-                return Some(address);
+                let gone = place.take();
+                self.count -= 1;
+                self.close_gaps();
+                return gone;
             }
         }
     }

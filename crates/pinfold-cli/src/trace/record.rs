@@ -1,0 +1,76 @@
+//! `pinfold trace record`.
+
+use std::{
+    fs::File,
+    io::BufWriter,
+    process::ExitCode,
+    sync::atomic::{AtomicU32, Ordering},
+    thread,
+};
+
+use pinfold_lab::trace::record::{Ended, Recorded, Wishes, record};
+use rustix::process::{Pid, Signal, kill_process};
+
+use super::args::RecordArgs;
+use crate::{progress::say, signals};
+
+/// The exit status where nothing was recorded, as of `env`: programs seldom end so.
+const NOT_RECORDED: u8 = 125;
+
+/// Runs a program, and passes on the signals that ask for its end.
+pub(super) fn run(args: &RecordArgs) -> ExitCode {
+    match with_signals(args) {
+        Ok(recorded) => {
+            tell(args, &recorded);
+            match recorded.ended {
+                Ended::Exited(status) => ExitCode::from(status as u8),
+                Ended::Signalled(signal) => ExitCode::from(128 + signal as u8),
+            }
+        }
+        Err(why) => {
+            say(why);
+            ExitCode::from(NOT_RECORDED)
+        }
+    }
+}
+
+fn with_signals(args: &RecordArgs) -> Result<Recorded, String> {
+    let out = args.out.display();
+    let file = File::create(&args.out).map_err(|why| format!("cannot write {out}: {why}"))?;
+    let mut wishes = Wishes { names: !args.no_names, ..Wishes::default() };
+    if !args.kinds.is_empty() {
+        wishes.kinds.clone_from(&args.kinds);
+    }
+    let mut signals = signals::take().map_err(|why| format!("cannot take signals: {why}"))?;
+    let (handle, child) = (signals.handle(), AtomicU32::new(0));
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            for signal in &mut signals {
+                // A terminal sends SIGINT to the program by itself.
+                let pid = Pid::from_raw(child.load(Ordering::Relaxed).cast_signed());
+                let signal = Signal::from_named_raw(signal).filter(|it| *it != Signal::INT);
+                if let (Some(pid), Some(signal)) = (pid, signal) {
+                    let _ = kill_process(pid, signal);
+                }
+            }
+        });
+        let started = |pid| child.store(pid, Ordering::Relaxed);
+        let done = record(&args.words, &wishes, BufWriter::new(file), started);
+        handle.close();
+        done.map_err(|why| format!("{out}: {why}"))
+    })
+}
+
+/// Says what is in the trace, and what is not.
+fn tell(args: &RecordArgs, recorded: &Recorded) {
+    say(format_args!("{} calls are in {}", recorded.events, args.out.display()));
+    for (count, what) in [
+        (recorded.io_urings, "times an io_uring was made; what it moves is not in the trace"),
+        (recorded.foreign, "calls of 32-bit programs are not in the trace"),
+        (recorded.unread, "calls are in the trace without their memory, which was not to be read"),
+    ] {
+        if count > 0 {
+            say(format_args!("{count} {what}"));
+        }
+    }
+}
