@@ -45,7 +45,8 @@ fn every_subcommand_has_a_page() {
         .unwrap()
         .map(|file| file.unwrap().file_name().into_string().unwrap())
         .collect();
-    (there.sort(), wanted.sort());
+    there.sort();
+    wanted.sort();
     assert_eq!(there, wanted);
     for name in there {
         let page = fs::read_to_string(out.join(&name)).unwrap();
