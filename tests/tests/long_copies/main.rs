@@ -312,8 +312,11 @@ fn report_before_the_end(closes: bool) -> Option<bool> {
     thread::scope(|s| {
         // The one thread of its endpoint: it reports, and then hears of the end.
         let sends = s.spawn(|| three.long.send_owned(three.from_long, LONG, message).wait().0);
-        let copies =
-            s.spawn(|| while !over.load(Ordering::Relaxed) && three.one.progress().is_ok() {});
+        let copies = s.spawn(|| {
+            while !over.load(Ordering::Relaxed) && three.one.progress().is_ok() {
+                thread::yield_now();
+            }
+        });
         receiver.await_touch();
         if !sender.is_touched(SOON) {
             receiver.release();
