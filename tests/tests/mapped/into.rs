@@ -4,6 +4,7 @@
 use std::time::Instant;
 
 use pinfold::{Arena, Endpoint, Error, Path, PeerId, Receipt, Received, Refusal, SharedArena};
+use pinfold_sys::cpu::{affinity, scheduled};
 use pinfold_tests::{
     Aligned, Args, Stage,
     filter::{CMA, deny},
@@ -268,7 +269,7 @@ fn together(
     (readable, open): (&Arena, &SharedArena),
     receiver_reads: bool,
 ) {
-    let end = Instant::now() + PATIENCE;
+    let end = Instant::now() + PATIENCE / 4;
     // The kernel reads the heap's; where it cannot, there is nothing to share.
     let sources = if receiver_reads { 0..2 } else { 1..2 };
     for from in sources {
@@ -287,7 +288,13 @@ fn together(
                 ));
                 break;
             }
-            assert!(Instant::now() < end, "one side copies alone: {receipt}");
+            if Instant::now() >= end {
+                let wanted = scheduled::runnable().unwrap_or(0);
+                let is_short = wanted > affinity::current_cpus().len();
+                assert!(is_short, "one side copies alone: {receipt}");
+                pinfold_tests::skip("both sides copy: there are fewer processors than are wanted");
+                break;
+            }
         }
     }
     endpoint.send(peer, MORE, b"").unwrap();

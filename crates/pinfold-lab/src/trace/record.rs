@@ -9,11 +9,13 @@ use std::{
     fs,
     io::{self, Write},
     os::unix::fs::{FileExt, FileTypeExt, MetadataExt},
+    panic,
     sync::Arc,
+    thread,
     time::Instant,
 };
 
-use pinfold_sys::{process::read_remote_into, ptrace};
+use pinfold_sys::{failed::Failed, process::read_remote_into, ptrace};
 
 pub use pinfold_sys::ptrace::Ended;
 
@@ -113,7 +115,14 @@ pub fn record<W: Write + Send>(
     };
     let mut numbers: Vec<i64> = CALLS.iter().map(|it| it.0).collect();
     numbers.push(libc::SYS_io_uring_setup);
-    let ended = ptrace::run(words, &numbers, &mut recorder).map_err(TraceError::Watch)?;
+    // A thread that has no other children: the watcher waits for all of its thread's.
+    let ended = thread::scope(|scope| {
+        let watch = || ptrace::run(words, &numbers, &mut recorder);
+        let watcher = thread::Builder::new().name("watcher".into()).spawn_scoped(scope, watch);
+        let done = watcher.map_err(Failed::of("clone"))?.join();
+        done.unwrap_or_else(|panic| panic::resume_unwind(panic))
+    });
+    let ended = ended.map_err(TraceError::Watch)?;
     let Recorder { writer, failed, io_urings, foreign, unread, .. } = recorder;
     if let Some(why) = failed {
         return Err(why);

@@ -15,7 +15,7 @@
 mod filter;
 mod start;
 
-use std::{collections::HashMap, ffi::OsString, io, mem::MaybeUninit, ptr, thread};
+use std::{collections::HashMap, ffi::OsString, io, mem::MaybeUninit, ptr};
 
 use rustix::io::Errno;
 
@@ -76,6 +76,9 @@ pub trait Observer: Send {
 /// Runs a program, with all that it starts, and shows `calls` to the observer. Returns the end of
 /// the program itself, once all of its children have ended as well.
 ///
+/// Children of the calling thread are waited for, whoever started them: call it by a thread that has
+/// none. The kernel knows a watcher by its thread, and kills the program where that ends first.
+///
 /// The program has this process's files, folder and environment. If this process is killed, so is
 /// the program. Where this user lacks `CAP_SYS_ADMIN`, programs that change the user by themselves
 /// (`sudo`) cannot: a filter takes `PR_SET_NO_NEW_PRIVS`.
@@ -90,17 +93,8 @@ pub fn run(
     calls: &[i64],
     observer: &mut impl Observer,
 ) -> Result<Ended, Failed> {
-    let words = start::words(words)?;
-    // The kernel knows a watcher by its thread, and ends what it watched when that thread ends.
-    thread::scope(|scope| {
-        let watcher = thread::Builder::new().name("watcher".into());
-        let done = watcher.spawn_scoped(scope, || {
-            let child = start::start(&words, calls)?;
-            Watch { child, threads: HashMap::new(), is_begun: false, ended: None }.run(observer)
-        });
-        let done = done.map_err(Failed::of("clone"))?;
-        done.join().unwrap_or(Err(Failed { call: "the watcher", errno: Errno::CANCELED }))
-    })
+    let child = start::start(&start::words(words)?, calls)?;
+    Watch { child, threads: HashMap::new(), is_begun: false, ended: None }.run(observer)
 }
 
 /// A thread that is watched.

@@ -64,5 +64,7 @@ pub(super) fn part_is_back(engine: &mut Engine, done: CopyDone, by: Largest) {
         }
     }
     teardown::writes_no_more(engine, id);
+    // Memory of a peer that went meanwhile was mapped for this copy alone.
+    engine.core.imported.settle();
     engine.kick_if_needed();
 }
