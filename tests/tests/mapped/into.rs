@@ -270,6 +270,7 @@ fn together(
     receiver_reads: bool,
 ) {
     let end = Instant::now() + PATIENCE / 4;
+    let mut wanted = 0;
     // The kernel reads the heap's; where it cannot, there is nothing to share.
     let sources = if receiver_reads { 0..2 } else { 1..2 };
     for from in sources {
@@ -288,8 +289,9 @@ fn together(
                 ));
                 break;
             }
+            // Where processors are short the receiver copies alone.
+            wanted = wanted.max(scheduled::runnable().unwrap_or(0));
             if Instant::now() >= end {
-                let wanted = scheduled::runnable().unwrap_or(0);
                 let is_short = wanted > affinity::current_cpus().len();
                 assert!(is_short, "one side copies alone: {receipt}");
                 pinfold_tests::skip("both sides copy: there are fewer processors than are wanted");
