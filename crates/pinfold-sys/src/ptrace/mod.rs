@@ -76,8 +76,8 @@ pub trait Observer: Send {
 /// Runs a program, with all that it starts, and shows `calls` to the observer. Returns the end of
 /// the program itself, once all of its children have ended as well.
 ///
-/// Children of the calling thread are waited for, whoever started them: call it by a thread that has
-/// none. The kernel knows a watcher by its thread, and kills the program where that ends first.
+/// Children of the calling thread are waited for, whoever started them: call it by a thread that
+/// has none. The kernel knows a watcher by its thread, and kills the program where that ends first.
 ///
 /// The program has this process's files, folder and environment. If this process is killed, so is
 /// the program. Where this user lacks `CAP_SYS_ADMIN`, programs that change the user by themselves
