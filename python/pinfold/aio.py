@@ -13,7 +13,7 @@ import asyncio
 import inspect
 import itertools
 import time
-from typing import Any, Callable, Dict, List, Optional, Set
+from typing import Any, Callable, Dict, List, Optional, Set, Tuple
 
 from . import _native, arrow, objects
 from . import endpoint as plain
@@ -112,15 +112,15 @@ class Endpoint:
                 self._waiters.remove(waiter)
             self._stop_if_idle()
 
-    def _add(self, request: _native.Request) -> "asyncio.Future[Any]":
-        """A future of the end of a send, call or request, which the queue tells of."""
+    def _add(self, request: _native.Request) -> "Tuple[int, asyncio.Future[Any]]":
+        """The number of a send, call or request in the queue, and a future of its end."""
         loop, number = self._here(), next(self._numbers)
         if self._queue is None:
             self._queue = _native.Queue()
         future = self._queued[number] = loop.create_future()
         self._queue.add(request, number)
         self._arm_soon(loop)
-        return future
+        return number, future
 
     async def _end(self, request: _native.Request) -> Any:
         """The end of a send or call. Cancelled, it goes on if it has met its counterpart, else it
@@ -128,13 +128,12 @@ class Endpoint:
         result = request.try_wait()
         if result is not None:
             return result
-        future = self._add(request)
+        number, future = self._add(request)
         try:
             return await future
         except asyncio.CancelledError:
-            for number, other in self._queued.items():
-                if other is future and self._queue is not None:
-                    self._queue.cancel(number)
+            if self._queue is not None and number in self._queued:
+                self._queue.cancel(number)
             raise
 
     @staticmethod
@@ -343,7 +342,7 @@ class Endpoint:
     ) -> "asyncio.Future[Any]":
         """A future of the answer of a handler of the peer, a Message; it is asked at once, so many
         may be asked before the first is awaited. Cancelled, it is handled all the same."""
-        future = self._add(self.plain.post_ask(peer, id, data))
+        _, future = self._add(self.plain.post_ask(peer, id, data))
         if timeout is not None:
             error = Timeout(f"there was no answer within {timeout} s")
             timer = future.get_loop().call_later(timeout, self._late, future, error)
