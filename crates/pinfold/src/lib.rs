@@ -61,6 +61,8 @@ mod wire;
 #[cfg(not(loom))]
 mod worker;
 
+use std::fmt;
+
 #[cfg(not(loom))]
 pub use self::{
     copy::{
@@ -100,22 +102,42 @@ pub use self::{
 };
 
 /// Names a peer of one endpoint. Never used again within the endpoint's life.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct PeerId {
-    pub(crate) index: u32,
-    pub(crate) generation: u32,
-}
+///
+/// One number, and not two of half its width: a pattern or a result that carries one passes in
+/// registers, and its parts are never read wider than they were written, which would wait for all
+/// stores before.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct PeerId(u64);
 
-#[cfg(not(loom))]
 impl PeerId {
+    pub(crate) const fn new(index: u32, generation: u32) -> PeerId {
+        PeerId((generation as u64) << 32 | index as u64)
+    }
+
+    /// Its place among the peers, which others have after it.
+    pub(crate) const fn index(self) -> u32 {
+        self.0 as u32
+    }
+
+    /// The number of peers that had the place before.
+    pub(crate) const fn generation(self) -> u32 {
+        (self.0 >> 32) as u32
+    }
+
     /// The identifier as a number, for programs and languages that keep it as one. Never
     /// `u64::MAX`.
     pub const fn to_bits(self) -> u64 {
-        (self.generation as u64) << 32 | self.index as u64
+        self.0
     }
 
     /// The identifier that [`PeerId::to_bits`] made the number of. Any other number names no peer.
     pub const fn from_bits(bits: u64) -> PeerId {
-        PeerId { index: bits as u32, generation: (bits >> 32) as u32 }
+        PeerId(bits)
+    }
+}
+
+impl fmt::Debug for PeerId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "PeerId {{ index: {}, generation: {} }}", self.index(), self.generation())
     }
 }

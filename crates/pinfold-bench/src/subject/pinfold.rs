@@ -235,7 +235,8 @@ impl Subject for Pinfold {
 
     #[inline]
     fn recv(&mut self, into: &mut [u8]) -> Result<()> {
-        self.recv_one(into).map(drop)
+        let received = self.endpoint.recv_into(self.peer, self.tags[1].next(), into)?;
+        check_len(&received, into)
     }
 
     fn stream_out(&mut self, messages: &Messages, count: usize) -> Result<()> {

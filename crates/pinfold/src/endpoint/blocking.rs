@@ -86,9 +86,15 @@ pub(crate) fn send(shared: &Arc<Shared>, peer: PeerId, tag: u64, data: &[u8]) ->
         return Ok(Receipt::copied(Path::Inline, data.len() as u64, Why::NOT_ASKED, Largest::NONE));
     }
     if data.len() >= spans::LONG {
-        return spans::send(peer, tag, data.len(), || send_part(shared, peer, tag, memory));
+        return send_long(shared, peer, tag, memory);
     }
     send_part(shared, peer, tag, memory)
+}
+
+#[cold]
+#[inline(never)]
+fn send_long(shared: &Arc<Shared>, peer: PeerId, tag: u64, memory: Part) -> Result<Receipt> {
+    spans::send(peer, tag, memory.len() as usize, || send_part(shared, peer, tag, memory))
 }
 
 /// Sends `data` to a handler of the peer.
@@ -197,9 +203,16 @@ pub(crate) fn recv_into(
     // SAFETY: borrowed until the operation has ended, in `recv_scatter`.
     let memory = unsafe { Part::new(buf.as_mut_ptr(), buf.len()) };
     if buf.len() >= spans::LONG {
-        return spans::recv(buf.len(), || recv_part(shared, from, tag, memory));
+        return recv_long(shared, from, tag, memory);
     }
     recv_part(shared, from, tag, memory)
+}
+
+/// Apart from [`recv_into`], whose arguments a closure would have put into memory for all lengths.
+#[cold]
+#[inline(never)]
+fn recv_long(shared: &Arc<Shared>, from: Source, tag: TagMatch, memory: Part) -> Result<Received> {
+    spans::recv(memory.len() as usize, || recv_part(shared, from, tag, memory))
 }
 
 #[inline(always)]

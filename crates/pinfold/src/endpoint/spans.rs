@@ -23,8 +23,6 @@ pub(crate) fn accept(call: impl FnOnce() -> Result<PeerId>) -> Result<PeerId> {
 }
 
 /// Carries out `call`, which sends a long message.
-#[cold]
-#[inline(never)]
 pub(crate) fn send(
     peer: PeerId,
     tag: u64,
@@ -42,8 +40,6 @@ pub(crate) fn send(
 }
 
 /// Carries out `call`, which receives into `room` bytes.
-#[cold]
-#[inline(never)]
 pub(crate) fn recv(room: usize, call: impl FnOnce() -> Result<Received>) -> Result<Received> {
     let span = debug_span!(target: "pinfold::messages", "recv", room, peer = Empty, tag = Empty,
         bytes = Empty, path = Empty, copied = Empty, refused = Empty, error = Empty);

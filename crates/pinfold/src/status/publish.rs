@@ -185,7 +185,7 @@ impl Status {
     pub(crate) fn enlist(&mut self, id: PeerId) -> PeerRecord {
         let index = self.take_record().unwrap_or(REST);
         let record = if index == REST { self.rest.clone() } else { self.page.record(index) };
-        let at = id.index as usize;
+        let at = id.index() as usize;
         if at >= self.slots.len() {
             self.slots.resize_with(at + 1, || None);
         }
@@ -196,7 +196,7 @@ impl Status {
 
     /// The counters of one-sided operations on a peer's regions; `None`: it is gone.
     pub(crate) fn tallies(&self, id: PeerId) -> Option<Tallies> {
-        match self.slots.get(id.index as usize) {
+        match self.slots.get(id.index() as usize) {
             Some(Some(slot)) if slot.owner == id => Some(Tallies::new(&slot.lent, self.maker)),
             _ => None,
         }
@@ -247,7 +247,7 @@ impl Status {
 
     /// Strikes a peer that is gone: its counts are kept.
     pub(crate) fn strike(&mut self, id: PeerId) {
-        let slot = self.slots.get_mut(id.index as usize);
+        let slot = self.slots.get_mut(id.index() as usize);
         let Some(Slot { index, lent, .. }) =
             slot.and_then(|slot| slot.take_if(|slot| slot.owner == id))
         else {
@@ -288,7 +288,7 @@ impl Status {
 
     /// The record in which messages of a peer count, also of one that is gone.
     pub(crate) fn record_of(&self, id: PeerId) -> &Record<AtomicU64> {
-        match self.slots.get(id.index as usize) {
+        match self.slots.get(id.index() as usize) {
             Some(Some(slot)) if slot.owner == id => &slot.lent.0,
             _ => &self.gone,
         }
@@ -317,7 +317,7 @@ impl Status {
 
 fn introduce(record: &Record<AtomicU64>, who: &Introduction<'_>) {
     let two = |low: u32, high: u32| u64::from(low) | u64::from(high) << 32;
-    record.id.set(two(who.id.index, who.id.generation));
+    record.id.set(two(who.id.index(), who.id.generation()));
     record.pid_uid.set(two(who.pid, who.uid));
     set_id(&record.endpoint, who.endpoint);
     record.note_paths(who.paths, who.refusal);

@@ -39,7 +39,7 @@ fn identity(id: u8, label: &str) -> Identity<'_> {
 }
 
 fn peer(index: u32, generation: u32) -> PeerId {
-    PeerId { index, generation }
+    PeerId::new(index, generation)
 }
 
 fn join(status: &mut Status, id: PeerId, label: &str) -> PeerRecord {

@@ -125,7 +125,7 @@ impl Core {
         if !peer.blocked {
             peer.blocked = true;
             peer.room_asked = false;
-            self.blocked.push(peer.id.index);
+            self.blocked.push(peer.id.index());
         }
     }
 

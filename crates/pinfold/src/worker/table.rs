@@ -31,7 +31,7 @@ impl PeerTable {
             (self.places.len() - 1) as u32
         });
         let place = &mut self.places[index as usize];
-        let id = PeerId { index, generation: place.generation };
+        let id = PeerId::new(index, place.generation);
         place.peer = Some(Box::new(make(id)));
         self.live += 1;
         id
@@ -39,13 +39,13 @@ impl PeerTable {
 
     /// Takes a peer out and remembers how it went.
     pub(crate) fn remove(&mut self, id: PeerId, how: Gone) -> Option<Box<Peer>> {
-        let place = self.places.get_mut(id.index as usize)?;
-        if place.generation != id.generation {
+        let place = self.places.get_mut(id.index() as usize)?;
+        if place.generation != id.generation() {
             return None;
         }
         let peer = place.peer.take()?;
         place.generation = place.generation.wrapping_add(1);
-        self.free.push(id.index);
+        self.free.push(id.index());
         self.live -= 1;
         if self.gone_peers.len() == GONE_PEERS_MAX {
             self.gone_peers.pop_front();
@@ -62,16 +62,16 @@ impl PeerTable {
 
     #[inline(always)]
     pub(crate) fn get_mut(&mut self, id: PeerId) -> Option<&mut Peer> {
-        let place = self.places.get_mut(id.index as usize)?;
-        if place.generation != id.generation {
+        let place = self.places.get_mut(id.index() as usize)?;
+        if place.generation != id.generation() {
             return None;
         }
         place.peer.as_deref_mut()
     }
 
     pub(crate) fn get(&self, id: PeerId) -> Option<&Peer> {
-        let place = self.places.get(id.index as usize)?;
-        if place.generation != id.generation {
+        let place = self.places.get(id.index() as usize)?;
+        if place.generation != id.generation() {
             return None;
         }
         place.peer.as_deref()

@@ -203,12 +203,12 @@ pub(crate) fn record_gone(engine: &mut Engine, id: PeerId, how: Gone) {
     tracing::debug!(peer = peer.info.name, %how, "a peer is gone");
     engine.core.status.strike(id);
     engine.core.status.peers_gone.add(1);
-    engine.hot.retain(|index| *index != id.index);
-    engine.poll_set.forget(id.index);
+    engine.hot.retain(|index| *index != id.index());
+    engine.poll_set.forget(id.index());
     if peer.hot && peer.is_turned() {
         engine.poll_set.end();
     }
-    engine.core.blocked.retain(|index| *index != id.index);
+    engine.core.blocked.retain(|index| *index != id.index());
     engine.newcomers.retain(|newcomer| *newcomer != id);
     engine.connections.forget(&peer);
     engine.core.imported.drop_peer(id);

@@ -80,19 +80,19 @@ impl<T> Accounts<T> {
 
     #[inline]
     fn get(&self, peer: PeerId) -> Option<&Account<T>> {
-        let account = self.accounts.get(peer.index as usize)?;
-        (account.generation == peer.generation).then_some(account)
+        let account = self.accounts.get(peer.index() as usize)?;
+        (account.generation == peer.generation()).then_some(account)
     }
 
     #[inline]
     fn get_mut(&mut self, peer: PeerId) -> &mut Account<T> {
-        let index = peer.index as usize;
+        let index = peer.index() as usize;
         if self.accounts.len() <= index {
-            self.accounts.resize_with(index + 1, || Account::of(peer.generation));
+            self.accounts.resize_with(index + 1, || Account::of(peer.generation()));
         }
         let account = &mut self.accounts[index];
-        if account.generation != peer.generation {
-            *account = Account::of(peer.generation);
+        if account.generation != peer.generation() {
+            *account = Account::of(peer.generation());
         }
         account
     }
@@ -201,7 +201,7 @@ impl<T> Accounts<T> {
     pub(crate) fn close(&mut self, peer: PeerId) -> u64 {
         let Some(account) = self.get(peer) else { return 0 };
         let waiting = account.queue.len() as u64;
-        *self.get_mut(peer) = Account::of(peer.generation);
+        *self.get_mut(peer) = Account::of(peer.generation());
         waiting
     }
 }
@@ -212,8 +212,8 @@ mod tests {
 
     use super::*;
 
-    const PEER: PeerId = PeerId { index: 3, generation: 7 };
-    const NEXT: PeerId = PeerId { index: 3, generation: 8 };
+    const PEER: PeerId = PeerId::new(3, 7);
+    const NEXT: PeerId = PeerId::new(3, 8);
 
     #[test]
     fn one_is_admitted_in_any_case() {

@@ -341,7 +341,7 @@ mod tests {
     #[test]
     fn as_much_is_put_off_as_a_peer_asks_for() {
         let mut registry = Registry::default();
-        let [one, other] = [1, 2].map(|index| PeerId { index, generation: 0 });
+        let [one, other] = [1, 2].map(|index| PeerId::new(index, 0));
         let mut held: Vec<_> = (0..PUT_OFF_MAX).map(|_| registry.put_off(one).unwrap()).collect();
         assert_eq!(registry.put_off(one), Err(Refused::Full));
         drop(registry.put_off(other).unwrap());

@@ -275,14 +275,14 @@ pub(crate) fn join(engine: &mut Engine, pending: PendingPeer, granted: Limits) -
     }
     tracing::debug!(peer = peer.info.name, paths = ?peer.info.paths, "a peer joined");
     failpoint::hit(Point::Joined);
-    polled::heat(engine, id.index);
+    polled::heat(engine, id.index());
     Ok(id)
 }
 
 impl Connections {
     /// Has the epoll tell of a new peer.
     fn watch_peer(&mut self, peer: &mut Peer, core: &Core, silence: Duration) -> Result<()> {
-        let (index, generation) = (peer.id.index, peer.id.generation);
+        let (index, generation) = (peer.id.index(), peer.id.generation());
         let about = token(SOCKET, index, generation);
         peer.transport.begin(&core.driver, silence);
         let watched = peer.transport.watch(&self.epoll, about);

@@ -54,7 +54,7 @@ fn see_to(engine: &mut Engine, events: &Events) -> bool {
         let (kind, index) = (event.token >> KIND_SHIFT, event.token as u32);
         let generation = (event.token >> 32) as u32 & 0x1fff_ffff;
         let peer = engine.peers.at_mut(index);
-        let peer = peer.filter(|peer| peer.id.generation & 0x1fff_ffff == generation);
+        let peer = peer.filter(|peer| peer.id.generation() & 0x1fff_ffff == generation);
         match (kind, peer) {
             (LISTENER, _) => {
                 had_ns += take_time(engine, |engine| match index {

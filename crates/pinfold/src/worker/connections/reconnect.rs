@@ -213,12 +213,12 @@ pub(super) fn returns(engine: &mut Engine, id: PeerId, back: Back) {
     }
     let Some(transport) = peer.transport.resume() else { return };
     let resumed = transport.go_on(back);
-    let about = token(SOCKET, id.index, id.generation);
+    let about = token(SOCKET, id.index(), id.generation());
     let watched = peer.transport.watch(&engine.connections.epoll, about);
     peer.info.encryption = peer.transport.encryption();
     peer.info.reconnections += 1;
     tracing::debug!(peer = peer.info.name, times = peer.info.reconnections, "a peer is back");
-    polled::heat(engine, id.index);
+    polled::heat(engine, id.index());
     engine.kick = true;
     engine.core.wakes.any = true;
     let watched = watched.map_err(Ended::from);

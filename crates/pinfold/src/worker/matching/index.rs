@@ -26,7 +26,7 @@ impl Shape {
     /// The key that receives of this shape compare with a message.
     #[inline]
     pub(super) fn key(self, peer: PeerId, tag: u64) -> Key {
-        let peer = if self.any { 0 } else { pack(peer) };
+        let peer = if self.any { 0 } else { peer.to_bits() };
         Key { peer, tag: tag & !self.ignore }
     }
 }
@@ -44,7 +44,7 @@ impl Key {
     pub(super) fn of(from: Source, tag: TagMatch) -> Key {
         let peer = match from {
             Source::Any => 0,
-            Source::Peer(peer) => pack(peer),
+            Source::Peer(peer) => peer.to_bits(),
         };
         Key { peer, tag: tag.tag() }
     }
@@ -56,11 +56,6 @@ impl Hash for Key {
         state.write_u64(self.peer);
         state.write_u64(self.tag);
     }
-}
-
-#[inline]
-fn pack(peer: PeerId) -> u64 {
-    u64::from(peer.generation) << 32 | u64::from(peer.index)
 }
 
 /// The secret numbers of a matcher's hash.

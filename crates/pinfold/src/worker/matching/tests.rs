@@ -10,7 +10,7 @@ use super::*;
 const ODD: u64 = 0x9e37_79b9_7f4a_7c15;
 
 fn peer(index: u32) -> PeerId {
-    PeerId { index, generation: 1 }
+    PeerId::new(index, 1)
 }
 
 fn matcher() -> Matcher<u64, u64> {
@@ -70,7 +70,7 @@ enum Step {
 }
 
 fn any_peer() -> impl Strategy<Value = PeerId> {
-    (0..3u32, 1..3u32).prop_map(|(index, generation)| PeerId { index, generation })
+    (0..3u32, 1..3u32).prop_map(|(index, generation)| PeerId::new(index, generation))
 }
 
 fn any_source() -> impl Strategy<Value = Source> {
@@ -254,7 +254,7 @@ fn tag_matches() {
     assert_eq!(masked, TagMatch::masked(0xab_12, 0xff));
     assert_eq!(TagMatch::exact(3), 3.into());
     assert!(Source::Any.matches(peer(1)) && Source::from(peer(1)).matches(peer(1)));
-    let later = PeerId { index: 1, generation: 2 };
+    let later = PeerId::new(1, 2);
     assert!(!Source::Peer(peer(1)).matches(later));
 }
 

@@ -41,7 +41,7 @@ impl Expected {
     pub(super) fn note(&mut self, from: PeerId, len: u64) {
         self.all.note(len);
         self.of_peers.resize(PLACES, (None, Lengths::default()));
-        let (peer, lengths) = &mut self.of_peers[from.index as usize % PLACES];
+        let (peer, lengths) = &mut self.of_peers[from.index() as usize % PLACES];
         if *peer != Some(from) {
             (*peer, *lengths) = (Some(from), Lengths::default());
         }
@@ -51,7 +51,7 @@ impl Expected {
     /// The length expected. `None`: no message came.
     pub(super) fn from(&self, source: Source) -> Option<u64> {
         let Source::Peer(id) = source else { return self.all.expected() };
-        let place = self.of_peers.get(id.index as usize % PLACES)?;
+        let place = self.of_peers.get(id.index() as usize % PLACES)?;
         (place.0 == Some(id)).then(|| place.1.expected())?
     }
 }
@@ -111,7 +111,7 @@ mod tests {
     use super::*;
 
     fn peer(index: u32) -> PeerId {
-        PeerId { index, generation: 1 }
+        PeerId::new(index, 1)
     }
 
     #[test]
@@ -128,7 +128,7 @@ mod tests {
         assert_eq!(expected.from(one), Some(LENGTHS as u64 - 2), "the long one is forgotten");
         // A peer that takes the place of another begins anew.
         expected.note(peer(1 + PLACES as u32), 9);
-        let later = Source::Peer(PeerId { index: 1, generation: 2 });
+        let later = Source::Peer(PeerId::new(1, 2));
         assert_eq!((expected.from(one), expected.from(later)), (None, None));
     }
 

@@ -21,7 +21,7 @@ fn memory(parts: &[(u64, u64)]) -> Scatter {
 }
 
 fn peer(index: u32) -> PeerId {
-    PeerId { index, generation: 0 }
+    PeerId::new(index, 0)
 }
 
 /// Receives that are noted, and the part of their memory that is not there.

@@ -16,7 +16,7 @@ use crate::{
 const PAGE: u64 = 4096;
 
 fn peer(index: u32) -> PeerId {
-    PeerId { index, generation: 0 }
+    PeerId::new(index, 0)
 }
 
 fn tie() -> Tie {

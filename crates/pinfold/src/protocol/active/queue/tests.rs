@@ -11,7 +11,7 @@ use crate::{
 const BUDGET: usize = 1000;
 
 fn peer(index: u32) -> PeerId {
-    PeerId { index, generation: 0 }
+    PeerId::new(index, 0)
 }
 
 fn queues() -> Queues {
@@ -62,7 +62,7 @@ fn dummy() -> crate::worker::op::Op {
 }
 
 fn next(queues: &mut Queues) -> Option<(u32, u32)> {
-    queues.next().map(|(peer, item)| (peer.index, item.label.token))
+    queues.next().map(|(peer, item)| (peer.index(), item.label.token))
 }
 
 fn came() -> Option<(Bytes, Receipt)> {
