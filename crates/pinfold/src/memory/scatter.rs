@@ -43,9 +43,9 @@ impl Part {
         arena::find(self.ptr, self.len)
     }
 
-    /// Copies all bytes into `piece` of a lane, which is as long.
+    /// Copies all bytes into `piece` of a lane, which is as long. Returns the sample number.
     #[inline(always)]
-    pub(crate) fn fill(self, lane: &mut LaneTx, piece: &mut Piece) -> Result<(), Violation> {
+    pub(crate) fn fill(self, lane: &mut LaneTx, piece: Piece) -> Result<u8, Violation> {
         assert!(piece.len as usize <= self.len);
         // SAFETY: readable by the invariant.
         unsafe { lane.fill(piece, self.ptr) }
@@ -232,13 +232,8 @@ impl Scatter {
         Ok(done)
     }
 
-    /// Copies bytes `at..at + piece.len` into `piece` of a lane.
-    pub(crate) fn fill(
-        &self,
-        lane: &mut LaneTx,
-        piece: &mut Piece,
-        at: u64,
-    ) -> Result<(), Violation> {
+    /// Copies bytes `at..at + piece.len` into `piece` of a lane. Returns the sample number.
+    pub(crate) fn fill(&self, lane: &mut LaneTx, piece: Piece, at: u64) -> Result<u8, Violation> {
         if let [part] = self.parts.as_slice() {
             debug_assert!(at + u64::from(piece.len) <= self.len);
             // SAFETY: inside the one part; readable by the invariant.
@@ -250,7 +245,7 @@ impl Scatter {
             // SAFETY: `each` keeps inside the parts; readable by the invariant.
             unsafe { lane.fill_part(now, part.ptr) }
         })?;
-        Ok(())
+        Ok(0)
     }
 
     /// Copies `piece` of a lane to bytes `at..`, as much of it as there is room for.

@@ -25,11 +25,11 @@ use crate::{
     endpoint::received::Received,
     failpoint::{self, Point},
     memory::{imported_extents::Loan, scatter::Part},
-    policy::route::Why,
+    policy::route::{Why, ring_is_settled},
     status::Tally,
     sync::Ordering,
     wire::{
-        descriptor::{Eager, Header, INLINE_MAX, INLINE_TWO_MAX, INLINE_WIDE_MAX, Kind},
+        descriptor::{Eager, Header, INLINE_MAX, INLINE_TWO_MAX, INLINE_WIDE_MAX, Kind, Piece},
         rendezvous::Rts,
     },
 };
@@ -284,26 +284,43 @@ fn send_piece(
     chosen: &mut Option<Receipt>,
 ) -> Option<Sent> {
     let len = memory.len();
-    let receipt = routing::choose(core, peer, len, Some(memory)).ok()?;
-    if receipt.path != Path::Eager || len > PIECE_WHOLE || !routing::fits_eager(peer, len) {
+    let is_settled = !core.strict && ring_is_settled(len, &peer.permissions, &peer.times.learner);
+    if !is_settled {
+        let receipt = routing::choose(core, peer, len, Some(memory)).ok()?;
         *chosen = Some(receipt);
+        if receipt.path != Path::Eager {
+            return None;
+        }
+    }
+    if len > PIECE_WHOLE || !routing::fits_eager(peer, len) {
         return None;
     }
-    if len <= INLINE_TWO_MAX as u64 && send_two(core, peer, tag, memory) {
-        return Some(Sent { path: Path::Eager, why: receipt.why(), by: core.copied_by(len) });
+    if !(len <= INLINE_TWO_MAX as u64 && send_two(core, peer, tag, memory)) {
+        send_range(core, peer, tag, memory)?;
     }
-    let mut piece = match peer.tx.lend_known(len as u32) {
+    let why = chosen.map_or(peer.permissions.ring_why(), |receipt| receipt.why());
+    Some(Sent { path: Path::Eager, why, by: core.copied_by(len) })
+}
+
+/// Sends a message as one piece in bulk bytes. `None`: they are not free. The peer has room and
+/// credit.
+///
+/// Between the first byte of the piece and the header, nothing is read back in another width than
+/// it was written: that would wait for all stores before it, and so for the lines that the peer
+/// has read to come over.
+#[inline(always)]
+fn send_range(core: &mut Core, peer: &mut Peer, tag: u64, memory: Part) -> Option<()> {
+    let len = memory.len();
+    let piece = match peer.tx.lend_at_once(len as u32) {
         Some(piece) => piece,
         None => match routing::lend(&mut core.lane_budget, peer, len as u32) {
             Ok(Some(piece)) if u64::from(piece.len) == len => piece,
             // A shorter range goes back when the next is lent.
-            _ => {
-                *chosen = Some(receipt);
-                return None;
-            }
+            _ => return None,
         },
     };
-    memory.fill(&mut peer.tx, &mut piece).ok()?;
+    let sample = memory.fill(&mut peer.tx, piece).ok()?;
+    let piece = Piece { sample, ..piece };
     failpoint::hit(Point::BeforeEager);
     let body = Eager { tag, len, piece }.body();
     peer.tx.push(Header::new(Kind::Eager, 0, u32::MAX), &body);
@@ -312,7 +329,7 @@ fn send_piece(
     answers::ring(core, peer);
     peer.record.count_sent(Path::Eager, len);
     core.status.copied_user.add(len);
-    Some(Sent { path: Path::Eager, why: receipt.why(), by: core.copied_by(len) })
+    Some(())
 }
 
 /// Sends a message of up to 48 bytes whose tag has another high half than the last one. The

@@ -271,7 +271,7 @@ fn write_pieces(
             None => false,
         };
         if !shared {
-            op.memory.fill(&mut peer.tx, &mut piece, *at)?;
+            piece.sample = op.memory.fill(&mut peer.tx, piece, *at)?;
         }
         if *at == 0 && sample_number != 0 {
             // A sample taken of the same piece is not reported.

@@ -1,6 +1,6 @@
 //! The path of one message.
 
-use super::{Learner, Path, PathSet, Receipt, Refusal};
+use super::{Learner, Path, PathSet, Receipt, Refusal, Why};
 
 /// The longest message that fits into a descriptor, bytes.
 pub const INLINE_MAX: u64 = 56;
@@ -45,6 +45,13 @@ impl Permissions {
     pub(crate) fn may(&self, path: Path) -> bool {
         self.refusal(path).is_none()
     }
+
+    /// The reasons against all other paths of a message for which the ring [is
+    /// settled](ring_is_settled).
+    #[inline(always)]
+    pub(crate) fn ring_why(&self) -> Why {
+        self.eager.why()
+    }
 }
 
 /// How a message goes.
@@ -88,6 +95,14 @@ pub(crate) fn choose(
         return Ok(Choice::settled(may.eager, len));
     }
     choose_long(len, shareable, may, learner)
+}
+
+/// Returns whether [`choose`] takes the ring for a message that is too long for a descriptor,
+/// wherever its memory lies, because no other path could pay. Two comparisons.
+#[inline(always)]
+pub(crate) fn ring_is_settled(len: u64, may: &Permissions, learner: &Learner) -> bool {
+    let from = learner.from(Path::Cma).min(learner.from(Path::Mapped));
+    len > INLINE_MAX && len < from && may.may(Path::Eager)
 }
 
 /// The choice of the ring, if the pair may take it, where the time of the message is not what

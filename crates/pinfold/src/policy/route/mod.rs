@@ -20,7 +20,7 @@ mod send_route;
 
 pub(crate) use asking::Asking;
 pub use choose::INLINE_MAX;
-pub(crate) use choose::{Permissions, choose, choose_ring, choose_strict};
+pub(crate) use choose::{Permissions, choose, choose_ring, choose_strict, ring_is_settled};
 pub use cost::{CostModel, Line};
 pub(crate) use halves::{Halves, TOLD_FROM};
 pub(crate) use keep::{measures, model};

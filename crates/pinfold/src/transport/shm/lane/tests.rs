@@ -123,7 +123,7 @@ fn nothing_is_asked_while_long_pieces_are_tried() {
     let mut filled = 0;
     loop {
         // SAFETY: `from` is as long as the piece.
-        unsafe { tx.fill(&mut piece, from.as_ptr()).unwrap() };
+        piece.sample = unsafe { tx.fill(piece, from.as_ptr()).unwrap() };
         if tx.copies.is_settled(LONG as usize) {
             break;
         }

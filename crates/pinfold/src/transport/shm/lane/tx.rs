@@ -229,9 +229,13 @@ impl LaneTx {
         Ok(false)
     }
 
+    fn lend_known(&mut self, len: u32) -> Option<Piece> {
+        self.lend_at_once(len)
+    }
+
     /// Lends `len` bulk bytes to the next descriptor, if that many are known to be free.
-    #[inline]
-    pub(crate) fn lend_known(&mut self, len: u32) -> Option<Piece> {
+    #[inline(always)]
+    pub(crate) fn lend_at_once(&mut self, len: u32) -> Option<Piece> {
         self.bulk.reclaim(self.ring.consumed());
         let is_stream = !self.bulk.is_empty();
         let piece = self.bulk.lend(len, self.laps.bytes(len), self.ring.produced())?;
@@ -281,26 +285,22 @@ impl LaneTx {
         self.fragments.cut(len, part_len, settled)
     }
 
-    /// Copies `piece.len` bytes from `from` into `piece`, and notes in it the copy's sample number
-    /// for the receiver.
+    /// Copies `piece.len` bytes from `from` into `piece`. Returns the copy's sample number, which
+    /// the receiver is to find in the piece; 0 if the copy has none.
     ///
     /// # Safety
     /// `from` is valid for reads of `piece.len` bytes.
     #[allow(unsafe_code)]
-    pub(crate) unsafe fn fill(
-        &mut self,
-        piece: &mut Piece,
-        from: *const u8,
-    ) -> Result<(), Violation> {
-        let to = self.segment.bulk_ptr(self.way, *piece)?;
-        if self.tries {
+    #[inline]
+    pub(crate) unsafe fn fill(&mut self, piece: Piece, from: *const u8) -> Result<u8, Violation> {
+        let to = self.segment.bulk_ptr(self.way, piece)?;
+        if !self.tries {
             // SAFETY: `from` by contract, `to` by the check of its bounds.
-            piece.sample = unsafe { self.copies.copy_in(from, to, piece.len as usize) };
-        } else {
-            // SAFETY: likewise.
             unsafe { self.copies.copy_part(from, to, piece.len as usize) };
+            return Ok(0);
         }
-        Ok(())
+        // SAFETY: likewise.
+        Ok(unsafe { self.copies.copy_in(from, to, piece.len as usize) })
     }
 
     /// Copies `piece.len` bytes from `from` into `piece`, a part of a piece that is pushed: the

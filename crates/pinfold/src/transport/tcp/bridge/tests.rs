@@ -152,7 +152,7 @@ impl Feeder {
                     };
                     let bytes = vec![byte; piece.len as usize];
                     // SAFETY: it has so many bytes.
-                    unsafe { side.tx.fill(&mut piece, bytes.as_ptr()) }.unwrap();
+                    piece.sample = unsafe { side.tx.fill(piece, bytes.as_ptr()) }.unwrap();
                     if self.at == 0 {
                         let body = Eager { tag, len: u64::from(len), piece }.body();
                         side.tx.push(Header::new(Kind::Eager, 0, 5), &body);

@@ -78,7 +78,7 @@ impl End {
                         return;
                     };
                     // SAFETY: there are so many bytes from there on.
-                    unsafe { side.tx.fill(&mut piece, memory[at..].as_ptr()) }.unwrap();
+                    piece.sample = unsafe { side.tx.fill(piece, memory[at..].as_ptr()) }.unwrap();
                     if at == 0 {
                         let body = Eager { tag: 1, len: len as u64, piece }.body();
                         side.tx.push(Header::new(Kind::Eager, 0, number as u32), &body);
