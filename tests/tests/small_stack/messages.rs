@@ -258,7 +258,8 @@ fn settings() {
         let builder = builder.unexpected_bytes_max(1 << 20).active_bytes_max(1 << 20);
         let builder = builder.given_bytes_max(64 << 20).frames_in_flight(2);
         Endpoint::check_address("local:small").unwrap();
-        let builder = builder.io_uring(false).move_pages(false).prepare_receives(false);
+        let builder =
+            builder.io_uring(false).move_pages(false).prepare_receives(false).heed_shortage(false);
         assert!(!format!("{builder:?}").is_empty());
         let endpoint = builder.key_file(key.path()).build().unwrap();
         assert!(endpoint.peers().is_empty());

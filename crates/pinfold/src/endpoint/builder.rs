@@ -308,6 +308,15 @@ impl Builder {
         self
     }
 
+    /// Heeds a shortage of processors, where more threads want one than there are: this side then
+    /// sleeps at once instead of spinning, and one side copies a message alone. `false`: as if
+    /// there were none, for programs that have their processors to themselves. Default: `true`.
+    /// An endpoint that has spun 20 µs in vain reads `/proc/loadavg`, at most 500 times a second.
+    pub fn heed_shortage(mut self, may: bool) -> Builder {
+        self.config.heeds_shortage = may;
+        self
+    }
+
     /// The most peers. Default: 1,048,576; descriptors (three a peer on this host, two where the
     /// kernel does not reach it) run out before.
     pub fn peers_max(mut self, peers: usize) -> Builder {

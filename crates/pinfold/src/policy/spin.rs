@@ -41,6 +41,11 @@ impl Default for SpinPolicy {
 }
 
 impl SpinPolicy {
+    /// A policy that looks for a shortage of processors if `heeds` says so.
+    pub(crate) fn new(heeds: bool) -> SpinPolicy {
+        SpinPolicy { shortage: Shortage::heeded(heeds), ..SpinPolicy::default() }
+    }
+
     /// How long to spin now, ns.
     pub(crate) fn limit_ns(&self, now_ns: u64) -> u64 {
         if self.is_short(now_ns) { SPIN_SHORT_NS } else { self.limit_ns }

@@ -71,6 +71,8 @@ pub(crate) struct Config {
     pub moves: Option<bool>,
     /// Allows the memory of receives to be prefaulted before their messages come; `None` as above.
     pub prepares: Option<bool>,
+    /// True if a shortage of processors is looked for and heeded.
+    pub heeds_shortage: bool,
     /// The seed of the faults of its transports.
     #[cfg(test)]
     pub faults: Option<u64>,
@@ -103,6 +105,7 @@ impl Default for Config {
             sending: Settings::default(),
             moves: None,
             prepares: None,
+            heeds_shortage: true,
             #[cfg(test)]
             faults: None,
         }

@@ -103,6 +103,7 @@ impl Engine {
             is_shared: false,
             status,
         };
+        let spin = SpinPolicy::new(config.heeds_shortage);
         core.ops.given = Accounts::new(config.given_bytes_max, config.frames_max);
         Ok(Box::new(Engine {
             config,
@@ -112,7 +113,7 @@ impl Engine {
             hot: Vec::new(),
             poll_set: PollSet::default(),
             newcomers: VecDeque::new(),
-            spin: SpinPolicy::default(),
+            spin,
             rest: SleepPolicy::new(),
             polls: 0,
             events_at: 0,

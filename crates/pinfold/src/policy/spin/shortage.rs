@@ -18,15 +18,23 @@ const FOUND_NS: u64 = 20_000_000;
 /// When the last shortage began, and how long it is taken to last.
 #[derive(Debug, Default)]
 pub(super) struct Shortage {
+    /// True if the program has said that there is none.
+    is_denied: bool,
     began_ns: u64,
     lasts_ns: u64,
     asked_ns: u64,
 }
 
 impl Shortage {
+    /// One that never begins unless `heeds` says that it may.
+    pub(super) fn heeded(heeds: bool) -> Shortage {
+        Shortage { is_denied: !heeds, ..Shortage::default() }
+    }
+
     /// Returns whether to ask the system, for a thread that has spun so long.
     pub(super) fn is_to_ask(&mut self, spun_ns: u64, now_ns: u64) -> bool {
-        let asks = spun_ns >= ASKS_AFTER_NS
+        let asks = !self.is_denied
+            && spun_ns >= ASKS_AFTER_NS
             && now_ns.saturating_sub(self.asked_ns) >= ASKS_EVERY_NS
             && !self.lasts(now_ns);
         if asks {
@@ -36,6 +44,9 @@ impl Shortage {
     }
 
     pub(super) fn begin(&mut self, now_ns: u64) {
+        if self.is_denied {
+            return;
+        }
         // A shortage that comes soon after another is the same one.
         let since_ns = now_ns.saturating_sub(self.began_ns);
         let goes_on = self.lasts_ns > 0 && since_ns < 4 * self.lasts_ns + FOUND_NS;
@@ -83,6 +94,9 @@ mod tests {
         assert!((10..20).contains(&found), "{found}");
         // The shortage is over.
         now += 4 * MOST_NS + FOUND_NS;
+        let mut denied = Shortage::heeded(false);
+        denied.begin(now);
+        assert!(!denied.lasts(now) && !denied.is_to_ask(ASKS_AFTER_NS, now));
         assert!(!shortage.lasts(now));
         shortage.begin(now);
         assert!(shortage.lasts(now + FIRST_NS - 1) && !shortage.lasts(now + FIRST_NS));
