@@ -31,6 +31,8 @@ HANGS, SHOWS = 150, 100
 MESSAGES_MIN = 1000
 # Failures that run again alone. Many are no accident.
 AGAIN_MAX = 6
+# The modules that `make test` runs: those whose tests are messages, collectives and windows.
+PART = r"test_(p2p_buf|p2p_obj|cco_buf|cco_obj|rma|rma_nb)\.py$"
 
 
 def excluded(mpi, over):
@@ -104,7 +106,9 @@ class Suite:
         self.counts = (self.first.passed, max(self.first.failed, 1 if self.troubles else 0), self.first.skipped)
         word = "FAILED" if self.troubles else "ok"
         told = "{} passed, {} failed, {} skipped".format(*self.counts)
-        what = f"mpi4py ({NAMES[mpi]}, {ranks} ranks, over {over})" + "".join(f" {word}" for word in options)
+        part = "a part, " if "-i" in options else ""
+        words = [word for word in options if word not in ("-i", PART)]
+        what = f"mpi4py ({part}{NAMES[mpi]}, {ranks} ranks, over {over})" + "".join(f" {word}" for word in words)
         print(f"test {what} ... {word}: {told}, {time.monotonic() - began:.0f} s", flush=True)
         for trouble in self.troubles:
             print(f"    {trouble}", flush=True)
@@ -144,6 +148,7 @@ def main():
     parser.add_argument("--mpi", choices=NAMES, help="only this MPI")
     parser.add_argument("--over", action="append", help="only these carriers; may be given several times")
     parser.add_argument("--only", action="append", default=[], metavar="NAME", help="only tests with this name (-k)")
+    parser.add_argument("--part", action="store_true", help="only messages, collectives and windows, as in make test")
     parser.add_argument("--baseline", action="store_true", help="run over libfabric's own carriers, too")
     args = parser.parse_args()
     ground, totals, troubles, unsteady = Ground(args.place, args.pinfold), [0, 0, 0], compare(), []
@@ -153,6 +158,7 @@ def main():
             for ranks in map(int, args.ranks.split(",")):
                 options = [word for name in excluded(mpi, over) for word in ("-x", name)]
                 options += [word for name in args.only for word in ("-k", name)]
+                options += ["-i", PART] if args.part else []
                 counts, seldom = checked(ground, mpi, over, ranks, options, logs / f"{mpi}-{over}-{ranks}")
                 totals = [a + b for a, b in zip(totals, counts)]
                 unsteady += seldom

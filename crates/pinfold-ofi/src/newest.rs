@@ -3,7 +3,7 @@
 //! the next that comes, and to look for that is cheaper than to post a receive.
 //!
 //! It is posted before anything else that messages could match, and as soon as something comes that
-//! is not for it: receives match in the order in which the program posted them.
+//! is not for it, or is stored: receives match in the order in which the program posted them.
 //!
 //! **Invariant.** The program's part is kept by it until the operation has ended.
 
@@ -60,6 +60,13 @@ impl Inside<'_> {
             && self.state.deferred.is_empty()
             && polls(&self.state.rx)
             && self.ep.domain.driver.is_none()
+            && !self.has_stored()
+    }
+
+    /// Returns whether the library stores messages: one of them may be for the newest receive, and
+    /// is found by those that are posted alone.
+    fn has_stored(&self) -> bool {
+        self.state.endpoint.has_stored().unwrap_or(true)
     }
 
     /// Takes the message of the newest receive, if it is the next. Returns whether that is all for
@@ -83,7 +90,14 @@ impl Inside<'_> {
                 self.post_newest();
                 return true;
             }
-            Ok(None) => return !newest.looks.is_multiple_of(LOOKS_A_TURN),
+            Ok(None) => {
+                let is_over = !newest.looks.is_multiple_of(LOOKS_A_TURN);
+                // A call that made progress may have stored its message.
+                if !is_over && self.has_stored() {
+                    self.post_newest();
+                }
+                return is_over;
+            }
         };
         self.end_newest(key, room, result);
         true

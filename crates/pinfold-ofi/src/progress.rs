@@ -44,7 +44,8 @@ impl Inside<'_> {
         }
         self.lower_fence();
         self.post_deferred();
-        if is_over || ended > 0 {
+        // The newest receive says so itself.
+        if ended > 0 {
             idle::end();
         }
         if !self.state.unconfirmed.is_empty() && self.state.turns.is_multiple_of(LOOK_TURNS) {

@@ -55,9 +55,13 @@ fn what_try_recv_takes_is_the_next_and_nobody_elses() {
         }
         assert!(one.try_recv_into(to_two, 2, &mut into).unwrap().is_none());
         assert!(one.try_recv_into(to_two, 1, &mut into).unwrap().is_none());
+        assert!(!one.has_stored().unwrap());
         assert_eq!(received_by(&pair, posted).1, [1; 8]);
+        pair.until("they are stored", || one.has_stored().unwrap());
+        assert!(one.try_recv_into(to_two, 2, &mut into).unwrap().is_none());
         assert_eq!(one.recv(to_two, 2).unwrap()[..], [2; 8]);
         assert_eq!(one.recv(to_two, 1).unwrap()[..], [3; 8]);
+        assert!(!one.has_stored().unwrap());
 
         // One that is too long has its beginning in the memory.
         send(&pair, 1, &[4; 40]);

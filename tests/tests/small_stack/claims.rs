@@ -47,6 +47,7 @@ fn claims() {
             assert_eq!(queue.take(&mut ended, 8), 1);
             assert_eq!(queue.poll_of(two, &mut ended, 8).unwrap().0, 0);
             assert!(two.try_recv_into(peer, 99, &mut [0; 8]).unwrap().is_none());
+            assert!(!two.has_stored().unwrap());
         },
     );
 }

@@ -188,3 +188,70 @@ fn a_look_tells_of_a_sender_that_greeted_by_the_same_look() {
         assert_eq!((event.source, event.len), (one_is, WORD), "{flags:x}");
     }
 }
+
+/// A receive of the first side's message, into `word`.
+fn receive(side: &Side, word: &mut [u8; WORD]) {
+    let parts = [libc::iovec { iov_base: word.as_mut_ptr().cast(), iov_len: WORD }];
+    let tag = TagMatch::exact(TAG);
+    let receive = Receive { from: FI_ADDR_UNSPEC, tag, parts: &parts, context: 0, flags: 0 };
+    side.ep.inside(|inside| inside.receive(&receive).unwrap());
+}
+
+fn is_newest(side: &Side) -> bool {
+    side.ep.inside(|inside| inside.state.newest.is_some())
+}
+
+/// Has the library store the message that was sent.
+fn store(side: &Side) {
+    while !side.ep.inside(|inside| inside.has_stored()) {
+        side.progress();
+    }
+}
+
+#[test]
+fn a_receive_whose_message_is_stored_is_posted() {
+    let (one, two, _) = greeted();
+    let mut words = [[0u8; WORD]; 2];
+    let [first, second] = &mut words;
+    store(&two);
+    receive(&two, first);
+    assert!(!is_newest(&two));
+    two.ep.inside(|inside| inside.turn());
+    assert_eq!(two.told().unwrap().len, WORD);
+
+    // A call that made progress has it stored behind the receive's back.
+    receive(&two, second);
+    assert!(is_newest(&two));
+    one.ep.inside(|inside| {
+        let peer = inside.state.contacts.get(0).to.unwrap();
+        inside.state.endpoint.send(peer, TAG, &MESSAGE).unwrap();
+    });
+    store(&two);
+    (0..2 * LOOKS_A_TURN).for_each(|_| two.ep.inside(|inside| inside.turn()));
+    assert!(!is_newest(&two));
+    assert_eq!(two.told().unwrap().len, WORD);
+    assert_eq!(words, [[1; WORD]; 2]);
+}
+
+#[test]
+fn a_look_in_vain_is_no_news() {
+    let (_one, two, _) = greeted();
+    let mut words = [[0u8; WORD]; 2];
+    let [first, second] = &mut words;
+    store(&two);
+    receive(&two, first);
+    two.ep.inside(|inside| inside.turn());
+    assert!(two.told().is_ok());
+    receive(&two, second);
+    assert!(is_newest(&two));
+    let polls_until = |turn: &dyn Fn()| {
+        idle::end();
+        let gives_way = |_: &u32| {
+            turn();
+            idle::poll()
+        };
+        (1..).find(gives_way)
+    };
+    let alone = polls_until(&|| {});
+    assert_eq!(polls_until(&|| two.ep.inside(|inside| inside.turn())), alone);
+}
