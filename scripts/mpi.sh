@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# MPI over Pinfold under MPICH and Open MPI: programs that verify what they exchange, and mpi4py's tests of messages,
-# collectives and windows with 2 ranks. With arguments (make mpi-test) the programs run on two hosts, too, and all of
+# MPI over Pinfold under MPICH and Open MPI: programs that verify what they exchange, and mpi4py's tests of messages
+# and collectives with 2 ranks. With arguments (make mpi-test) the programs run on two hosts, too, and all of
 # mpi4py's tests with 2 and 3 ranks; the arguments go to scripts/mpi_suite.py.
 . "$(dirname "$0")/lib.sh"
 [ -d crates/pinfold-ofi ] || skip "this tree has no provider"

@@ -31,8 +31,8 @@ HANGS, SHOWS = 150, 100
 MESSAGES_MIN = 1000
 # Failures that run again alone. Many are no accident.
 AGAIN_MAX = 6
-# The modules that `make test` runs: those whose tests are messages, collectives and windows.
-PART = r"test_(p2p_buf|p2p_obj|cco_buf|cco_obj|rma|rma_nb)\.py$"
+# The modules that `make test` runs: those whose tests are messages and collectives.
+PART = r"test_(p2p_buf|p2p_obj|cco_buf|cco_obj)\.py$"
 
 
 def excluded(mpi, over):
@@ -148,7 +148,7 @@ def main():
     parser.add_argument("--mpi", choices=NAMES, help="only this MPI")
     parser.add_argument("--over", action="append", help="only these carriers; may be given several times")
     parser.add_argument("--only", action="append", default=[], metavar="NAME", help="only tests with this name (-k)")
-    parser.add_argument("--part", action="store_true", help="only messages, collectives and windows, as in make test")
+    parser.add_argument("--part", action="store_true", help="only messages and collectives, as in make test")
     parser.add_argument("--baseline", action="store_true", help="run over libfabric's own carriers, too")
     args = parser.parse_args()
     ground, totals, troubles, unsteady = Ground(args.place, args.pinfold), [0, 0, 0], compare(), []
