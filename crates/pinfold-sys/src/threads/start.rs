@@ -150,8 +150,15 @@ mod tests {
         line.unwrap().trim().to_owned()
     }
 
+    /// The signals that the calling thread blocks, a bit each.
     fn blocked() -> u64 {
-        u64::from_str_radix(&status("SigBlk"), 16).unwrap()
+        // SAFETY: all zero is a set of signals; the call writes it, and `sigismember` reads it.
+        unsafe {
+            let mut set: libc::sigset_t = MaybeUninit::zeroed().assume_init();
+            assert_eq!(libc::pthread_sigmask(libc::SIG_BLOCK, ptr::null(), &raw mut set), 0);
+            let is_in = |signal: &i32| libc::sigismember(&raw const set, *signal) == 1;
+            (1..=64).filter(is_in).fold(0, |bits, signal| bits | 1 << (signal - 1))
+        }
     }
 
     /// Blocks all signals that can be blocked; the C library keeps two for itself.
