@@ -100,7 +100,10 @@ mod tests {
             return crate::skip::skip("there is no TCP_CONGESTION");
         };
         choose(&one, RENO).unwrap();
-        assert_eq!(way(&one).unwrap(), RENO);
+        match way(&one) {
+            Ok(now) => assert_eq!(now, RENO),
+            Err(why) => return crate::skip::skip(&format!("names are cut: {why}")),
+        }
         assert_eq!(way(&two).unwrap(), own);
         choose(&one, &own).unwrap();
         assert_eq!(way(&one).unwrap(), own);
