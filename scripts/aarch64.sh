@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# The product for AArch64: cross-compiled, clippy's word on it, and under qemu's emulation of single programs the tests
-# of the copies and of all else that is the processor's. Arguments go to the tests. --quick: checked, not built.
-# That emulation has no io_uring, userfaultfd or filters on system calls, and starts no other program.
+# The product for AArch64: cross-compiled, clippy's word on it, and under qemu's emulation of single programs the unit
+# tests of pinfold-sys. What a test misses there (io_uring, userfaultfd, filters on system calls, advice about memory)
+# it finds out, and is skipped and counted. Arguments go to the tests, which have LIMIT seconds (1,200). --quick:
+# checked, not built, and only the tests of the copies.
 . "$(dirname "$0")/lib.sh"
 triple=aarch64-unknown-linux-gnu compiler=aarch64-linux-gnu-gcc
 # Where the C library of such programs is.
@@ -32,14 +33,21 @@ export CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_RUNNER="qemu-aarch64 -L $root"
 export CARGO_INCREMENTAL=0
 product=(-p pinfold-sys -p pinfold -p pinfold-bench -p pinfold-cli -p pinfold-capi -p pinfold-ofi)
 
+# Runs the tests of pinfold-sys that arguments name, all without any.
 # qemu on x86-64 keeps more order than the processor would: the test of what a fence does would tell nothing.
-run() { cargo test --locked --target "$triple" -p pinfold-sys --lib -- cpu:: --skip visibility "$@"; }
+run() {
+    local status=0 limit=${LIMIT:-1200}
+    timeout --foreground "$limit" \
+        cargo test --locked --target "$triple" -p pinfold-sys --lib -- --skip visibility "$@" || status=$?
+    [ "$status" != 124 ] || die "the tests ran past $limit s"
+    return "$status"
+}
 
 if [ -n "$quick" ]; then
     # Flags for the compiler would have everything compiled twice.
     said=$(cargo check --locked --target "$triple" "${product[@]}" 2>&1) || die "$said"
     ! grep -A 12 '^warning' <<< "$said" || die "it compiles with warnings"
-    run "$@"
+    run cpu:: "$@"
     exit
 fi
 # Without the tests: some name system calls that this architecture does not have.

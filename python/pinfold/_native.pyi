@@ -75,8 +75,14 @@ class Queue:
     def add(self, request: Request, number: int) -> bool:
         """Lets the result of a request come here. False: it is of another kind, and stays one."""
 
-    def take(self) -> List[Tuple[int, bool, Any]]:
-        """What has ended: (number, True, result) or (number, False, exception). Never waits."""
+    def ask(
+        self, endpoint: Endpoint, number: int, peer: int, id: int, data: Any = None
+    ) -> None:
+        """Asks a handler of a peer, and lets the answer come here."""
+
+    def settle(self, futures: Dict[int, Any]) -> int:
+        """Gives the futures of what has ended its ends, and takes them out. Never waits. Returns
+        how many operations ended."""
 
     def cancel(self, number: int) -> bool:
         """Asks for the end of one operation. True: it will end by that, with Cancelled."""

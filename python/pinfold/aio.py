@@ -122,6 +122,18 @@ class Endpoint:
         self._arm_soon(loop)
         return number, future
 
+    def _asked(self, peer: int, id: int, data: Any) -> "asyncio.Future[Any]":
+        """Asks, and returns a future of the answer: as `_add`, without a request between."""
+        loop, number = self._here(), next(self._numbers)
+        if self._queue is None:
+            self._queue = _native.Queue()
+        self._queue.ask(self.plain, number, peer, id, data)
+        future = self._queued[number] = loop.create_future()
+        if not self._is_arming:
+            self._is_arming = True
+            loop.call_soon(self._arm)
+        return future
+
     async def _end(self, request: _native.Request) -> Any:
         """The end of a send or call. Cancelled, it goes on if it has met its counterpart, else it
         ends."""
@@ -162,14 +174,7 @@ class Endpoint:
         if self._queue is None or not self._queued:
             self.plain.progress()
             return
-        for number, went_well, value in self._queue.take():
-            future = self._queued.pop(number, None)
-            if future is None or future.done():
-                continue
-            if went_well:
-                future.set_result(value)
-            else:
-                future.set_exception(value)
+        self._queue.settle(self._queued)
 
     def _arm_soon(self, loop: asyncio.AbstractEventLoop) -> None:
         if not self._is_arming:
@@ -342,7 +347,7 @@ class Endpoint:
     ) -> "asyncio.Future[Any]":
         """A future of the answer of a handler of the peer, a Message; it is asked at once, so many
         may be asked before the first is awaited. Cancelled, it is handled all the same."""
-        _, future = self._add(self.plain.post_ask(peer, id, data))
+        future = self._asked(peer, id, data)
         if timeout is not None:
             error = Timeout(f"there was no answer within {timeout} s")
             timer = future.get_loop().call_later(timeout, self._late, future, error)

@@ -9,7 +9,7 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use pinfold::{Answer, Error, PeerId};
+use pinfold::{Answer, CompletionQueue, Error, PeerId};
 use pyo3::{
     PyTraverseError, PyVisit,
     exceptions::{PyKeyboardInterrupt, PyTypeError},
@@ -248,6 +248,23 @@ impl Endpoint {
         let (handle, source) = (self.open(py)?, Source::of(data)?);
         let asked = py.detach(|| handle.request_owned(PeerId::from_bits(peer), id, source));
         Ok(Operation::Ask(asked))
+    }
+
+    /// Asks, and has the answer come to a queue with a number, in one call without the
+    /// interpreter's lock.
+    pub(crate) fn ask_into(
+        &self,
+        py: Python<'_>,
+        (queue, number): (&CompletionQueue, u64),
+        peer: u64,
+        id: u32,
+        data: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<()> {
+        let (handle, source) = (self.open(py)?, Source::of(&or_nothing(py, data))?);
+        py.detach(|| {
+            queue.add(number, handle.request_owned(PeerId::from_bits(peer), id, source));
+        });
+        Ok(())
     }
 }
 

@@ -2,10 +2,11 @@
 
 use std::os::fd::{AsFd, AsRawFd};
 
-use pinfold::{Completed, CompletionQueue, Error};
-use pyo3::{IntoPyObjectExt, prelude::*};
+use pinfold::{Completed, Completion, CompletionQueue, Error};
+use pyo3::{IntoPyObjectExt, intern, prelude::*, types::PyDict};
 
 use crate::{
+    endpoint::Endpoint,
     error::{or_raise, raised},
     given::release_ended,
     operation::{self, Operation},
@@ -17,8 +18,24 @@ use crate::{
 /// The most completions that are taken in one call, so that a loop has its turn.
 const TAKEN_MAX: usize = 1024;
 
-/// An operation's number, whether it went well, and its result or its exception.
-type Ended<'py> = (u64, bool, Bound<'py, PyAny>);
+/// Gives a future its result or its exception, unless it is done.
+fn settle(future: &Bound<'_, PyAny>, result: pinfold::Result<Completed>) -> PyResult<()> {
+    let py = future.py();
+    if future.call_method0(intern!(py, "done"))?.is_truthy()? {
+        return Ok(());
+    }
+    let result = match result {
+        Ok(Completed::Sent(receipt)) => Receipt::from(receipt).into_bound_py_any(py),
+        Ok(Completed::Message(message)) => operation::message(py, message),
+        Ok(_) => Err(raised(py, &Error::Cancelled)),
+        Err(error) => Err(raised(py, &error)),
+    };
+    match result {
+        Ok(value) => future.call_method1(intern!(py, "set_result"), (value,))?,
+        Err(error) => future.call_method1(intern!(py, "set_exception"), (error,))?,
+    };
+    Ok(())
+}
 
 /// A queue of the ends of sends, calls and requests. One call takes many of them, and each costs
 /// the same however many are outstanding.
@@ -56,27 +73,39 @@ impl Queue {
         Ok(true)
     }
 
-    /// The operations that have ended: (number, True, result) or (number, False, exception). Those
-    /// that are there, or else come by a turn of progress. Never waits.
-    fn take<'py>(&self, py: Python<'py>) -> PyResult<Vec<Ended<'py>>> {
+    /// Has handler `id` of a peer of an endpoint called with the memory of `data`, and lets the
+    /// answer come here, with a number: `Endpoint.post_ask` and `add` in one.
+    #[pyo3(signature = (endpoint, number, peer, id, data=None))]
+    fn ask(
+        &self,
+        py: Python<'_>,
+        endpoint: &Endpoint,
+        number: u64,
+        peer: u64,
+        id: u32,
+        data: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<()> {
+        endpoint.ask_into(py, (self.queue(py)?, number), peer, id, data)
+    }
+
+    /// Takes the operations that have ended: those that are there, or else come by a turn of
+    /// progress. Never waits. `futures` has a future for each number, which is taken out of it and
+    /// gets the result, or the exception, unless it is done. Returns how many operations ended.
+    fn settle(&self, py: Python<'_>, futures: &Bound<'_, PyDict>) -> PyResult<usize> {
         let queue = self.queue(py)?;
         let mut ended = Vec::new();
         or_raise(py, py.detach(|| queue.poll(&mut ended, TAKEN_MAX)))?;
-        let told = ended.into_iter().map(|completion| {
-            let result = match completion.result {
-                Ok(Completed::Sent(receipt)) => Receipt::from(receipt).into_bound_py_any(py),
-                Ok(Completed::Message(message)) => operation::message(py, message),
-                Ok(_) => Err(raised(py, &Error::Cancelled)),
-                Err(error) => Err(raised(py, &error)),
-            };
-            match result {
-                Ok(value) => Ok((completion.context, true, value)),
-                Err(error) => Ok((completion.context, false, error.into_bound_py_any(py)?)),
+        let count = ended.len();
+        for Completion { context, result, .. } in ended {
+            let Some(future) = futures.get_item(context)? else { continue };
+            futures.del_item(context)?;
+            if let Err(error) = settle(&future, result) {
+                // One that cannot be told takes nothing from those behind it.
+                error.write_unraisable(py, Some(&future));
             }
-        });
-        let told = told.collect();
+        }
         release_ended(py);
-        told
+        Ok(count)
     }
 
     /// Asks for the end of one operation. True: it will end by that, with Cancelled.

@@ -5,10 +5,7 @@
 //! it does not end, the export is never released.
 #![allow(unsafe_code)]
 
-use std::sync::{
-    Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard,
-    atomic::{AtomicU32, AtomicU64},
-};
+use std::sync::{Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use pinfold::{Error, Exposed, OwnedBuf, OwnedBufMut, Rights};
 use pyo3::{exceptions::PyValueError, prelude::*, types::PyBytes};
@@ -18,7 +15,7 @@ use crate::{
     error::{or_raise, raised},
     given::{Source, Target, release_ended},
     wait::drop_released,
-    words::{Change, Kind, Word, Words, atomic_operations},
+    words::{Change, Kind, Words, atomic_operations},
 };
 
 fn rights(writable: bool) -> Rights {
@@ -161,11 +158,12 @@ impl Words for Region {
             // Forked, or outside.
             region.read(at as usize, &mut [0; 8][..size])?;
             let word = match size {
-                4 => region.word32(at as usize).map(Word::Short),
-                _ => region.word64(at as usize).map(Word::Long),
+                4 => region.word32(at as usize).map(|word| word.as_ptr().cast()),
+                _ => region.word64(at as usize).map(|word| word.as_ptr().cast()),
             };
             let word = word.ok_or(Error::Misaligned { offset: at, size: size as u64 })?;
-            Ok(change.here(word))
+            // SAFETY: a word of that size, which the region keeps for the whole call.
+            Ok(unsafe { change.here(word) })
         })?;
         was.told(py)
     }
@@ -307,16 +305,9 @@ impl Words for Registered {
         if !place.is_multiple_of(size) {
             return Err(raised(py, &Error::Misaligned { offset: at, size: size as u64 }));
         }
-        let was = if size == 4 {
-            let at = std::ptr::with_exposed_provenance_mut(place);
-            // SAFETY: inside the memory, which can be written and stays while the lock is held; at
-            // a multiple of the word's size.
-            change.here(Word::Short(unsafe { AtomicU32::from_ptr(at) }))
-        } else {
-            let at = std::ptr::with_exposed_provenance_mut(place);
-            // SAFETY: as above.
-            change.here(Word::Long(unsafe { AtomicU64::from_ptr(at) }))
-        };
+        // SAFETY: inside the memory, which can be written and stays while the lock is held; at a
+        // multiple of the word's size.
+        let was = unsafe { change.here(std::ptr::with_exposed_provenance_mut(place)) };
         drop(standing);
         was.told(py)
     }

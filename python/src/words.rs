@@ -1,9 +1,6 @@
 //! Words of 32 and 64 bits, and the atomic changes of them.
 
-use std::{
-    sync::atomic::{AtomicU32, AtomicU64, Ordering::SeqCst},
-    time::Duration,
-};
+use std::time::Duration;
 
 use pinfold::{Addressing, AtomicChange, AtomicRequest, AtomicWord, Error, Remote};
 use pyo3::{IntoPyObjectExt, exceptions::PyValueError, prelude::*};
@@ -93,22 +90,21 @@ impl Change {
         }
     }
 
-    /// Changes a word of this process's own, in one order with the changes of peers.
-    pub fn here(self, word: Word<'_>) -> Was {
-        match (self, word) {
-            (Change::U64(change), Word::Long(word)) => Was::Unsigned(long(word, change, |w| w)),
-            (Change::I64(change), Word::Long(word)) => {
-                Was::Signed(long(word, change, u64::cast_signed))
+    /// Changes the word of this process's own at `at`, in one order with the changes of peers.
+    ///
+    /// # Safety
+    /// `at` is valid for reads and writes of [`Change::size`] bytes, at a multiple of that, and
+    /// reached atomically only meanwhile.
+    #[allow(unsafe_code)]
+    pub unsafe fn here(self, at: *mut u8) -> Was {
+        // SAFETY: by contract.
+        unsafe {
+            match self {
+                Change::U32(change) => Was::Unsigned(change.apply(at.cast()).into()),
+                Change::U64(change) => Was::Unsigned(change.apply(at.cast())),
+                Change::I32(change) => Was::Signed(change.apply(at.cast()).into()),
+                Change::I64(change) => Was::Signed(change.apply(at.cast())),
             }
-            (Change::U32(change), Word::Short(word)) => {
-                Was::Unsigned(short(word, change, |w| w).into())
-            }
-            (Change::I32(change), Word::Short(word)) => {
-                Was::Signed(short(word, change, u32::cast_signed).into())
-            }
-            // Callers take the word of `Change::size`.
-            (_, Word::Long(word)) => Was::Unsigned(word.load(SeqCst)),
-            (_, Word::Short(word)) => Was::Unsigned(word.load(SeqCst).into()),
         }
     }
 
@@ -121,94 +117,6 @@ impl Change {
             Change::I64(change) => Posted::I64(remote.atomic(at, change)),
         }
     }
-}
-
-/// A word of this process's own.
-pub(crate) enum Word<'a> {
-    Short(&'a AtomicU32),
-    Long(&'a AtomicU64),
-}
-
-/// Arithmetic of words.
-trait Arithmetic: Copy + Ord {
-    fn sum(self, by: Self) -> Self;
-    fn both(self, with: Self) -> Self;
-    fn either(self, with: Self) -> Self;
-    fn one(self, with: Self) -> Self;
-}
-
-macro_rules! arithmetic {
-    ($($word:ty),*) => {$(
-        impl Arithmetic for $word {
-            fn sum(self, by: Self) -> Self { self.wrapping_add(by) }
-            fn both(self, with: Self) -> Self { self & with }
-            fn either(self, with: Self) -> Self { self | with }
-            fn one(self, with: Self) -> Self { self ^ with }
-        }
-    )*};
-}
-arithmetic!(u32, u64, i32, i64);
-
-/// The value of a word after a change.
-fn changed<W: Arithmetic>(was: W, change: AtomicChange<W>) -> W {
-    match change {
-        AtomicChange::Add(by) => was.sum(by),
-        AtomicChange::And(with) => was.both(with),
-        AtomicChange::Or(with) => was.either(with),
-        AtomicChange::Xor(with) => was.one(with),
-        AtomicChange::Min(with) => was.min(with),
-        AtomicChange::Max(with) => was.max(with),
-        AtomicChange::Swap(to) => to,
-        AtomicChange::Replace(from, to) if was == from => to,
-        AtomicChange::Replace(..) => was,
-    }
-}
-
-/// A word whose bits are those of an unsigned one.
-trait Bits<B> {
-    fn bits(self) -> B;
-}
-
-impl Bits<u32> for u32 {
-    fn bits(self) -> u32 {
-        self
-    }
-}
-
-impl Bits<u64> for u64 {
-    fn bits(self) -> u64 {
-        self
-    }
-}
-
-impl Bits<u32> for i32 {
-    fn bits(self) -> u32 {
-        self.cast_unsigned()
-    }
-}
-
-impl Bits<u64> for i64 {
-    fn bits(self) -> u64 {
-        self.cast_unsigned()
-    }
-}
-
-fn long<W: Arithmetic + Bits<u64>>(
-    word: &AtomicU64,
-    change: AtomicChange<W>,
-    of: impl Fn(u64) -> W,
-) -> W {
-    let next = |was| Some(changed(of(was), change).bits());
-    of(word.fetch_update(SeqCst, SeqCst, next).unwrap_or_else(|was| was))
-}
-
-fn short<W: Arithmetic + Bits<u32>>(
-    word: &AtomicU32,
-    change: AtomicChange<W>,
-    of: impl Fn(u32) -> W,
-) -> W {
-    let next = |was| Some(changed(of(was), change).bits());
-    of(word.fetch_update(SeqCst, SeqCst, next).unwrap_or_else(|was| was))
 }
 
 /// A change of a peer's word under way.

@@ -7,6 +7,7 @@
 //!
 //! No test can hang: every wait of the director has the stage's deadline, and roles end with it.
 
+pub mod again;
 pub mod aligned;
 pub mod baseline;
 pub mod block_on;
@@ -15,6 +16,8 @@ pub mod figures;
 pub mod filter;
 pub mod ground;
 pub mod group;
+#[cfg(doctest)]
+pub mod guide;
 pub mod host;
 pub mod huge;
 pub mod network;
@@ -27,6 +30,7 @@ pub mod stage;
 pub mod stamp;
 
 pub use self::{
+    again::again,
     aligned::Aligned,
     baseline::Baseline,
     block_on::block_on,

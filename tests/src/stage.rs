@@ -21,7 +21,7 @@ use rustix::process::Signal;
 use tempfile::TempDir;
 
 use crate::{
-    figures,
+    again, figures,
     role::{ARGS, MARK, ROLE},
     skip,
 };
@@ -79,9 +79,7 @@ impl Stage {
 
     /// Prepares a process that plays `role`.
     pub fn role(&self, role: &str) -> Casting<'_> {
-        // The program is run by the link, so that a user that cannot reach the file can still run
-        // it.
-        let mut command = Command::new("/proc/self/exe");
+        let mut command = again();
         command
             .args(["role", "--exact", "--nocapture", "--test-threads=1"])
             .env(ROLE, role)

@@ -577,15 +577,16 @@ enum pinfold_status pinfold_claim(const struct pinfold_endpoint *endpoint,
 enum pinfold_status pinfold_claimed_facts(const struct pinfold_claimed *claimed,
                                           struct pinfold_received *found);
 
-// Receives it into `capacity` bytes at `data`, and frees the handle, also if it fails. Waits until
-// all of it is there. `received` may be NULL; it is set with PINFOLD_TRUNCATED as well.
+// Receives it into `capacity` bytes at `data`, and frees the handle, also if it fails: with
+// PINFOLD_INVALID the message is found again, as after pinfold_claimed_free(). Waits until all of
+// it is there. `received` may be NULL; it is set with PINFOLD_TRUNCATED as well.
 enum pinfold_status pinfold_claimed_recv(struct pinfold_claimed *claimed,
                                          void *data,
                                          size_t capacity,
                                          struct pinfold_received *received);
 
-// Receives it into memory of the library's, and frees the handle, also if it fails. The message is
-// to be freed.
+// Receives it into memory of the library's, and frees the handle, also if it fails, as
+// pinfold_claimed_recv() does. The message is to be freed.
 enum pinfold_status pinfold_claimed_message(struct pinfold_claimed *claimed,
                                             struct pinfold_message **message);
 
@@ -608,8 +609,10 @@ enum pinfold_status pinfold_endpoint_open(const struct pinfold_config *config,
                                           struct pinfold_endpoint **endpoint);
 
 // Closes the endpoint: calls that wait, operations that were posted, and peers are told. The
-// memory of operations is the program's again when this has returned. Messages that have been sent
-// are not lost (pinfold_drain() waits for them). The handle stays, to be freed.
+// memory of operations is the program's again when this has returned. Peers on this host can still
+// receive what lies in their rings, and memory that was given to them; other messages get a second
+// or two, and what is left then is lost: pinfold_drain() before this tells of it. The handle
+// stays, to be freed.
 enum pinfold_status pinfold_endpoint_close(const struct pinfold_endpoint *endpoint);
 
 // Closes the endpoint and frees its handle. No other thread may be in a call of it. Handles of
@@ -925,7 +928,7 @@ enum pinfold_status pinfold_region_open(const struct pinfold_endpoint *endpoint,
                                         struct pinfold_region **region);
 
 // Lets peers use `len` bytes of the program's own memory at `data`, wherever that lies. Nothing is
-// pinned or copied. Until pinfold_region_revoke() has returned PINFOLD_OK peers may read it at any
+// pinned or copied. Until pinfold_region_free() has returned PINFOLD_OK peers may read it at any
 // moment, and with PINFOLD_READ_WRITE write it.
 enum pinfold_status pinfold_region_expose(const struct pinfold_endpoint *endpoint,
                                           void *data,

@@ -8,6 +8,7 @@
 #include <chrono>
 #include <cstring>
 #include <memory>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <string_view>
@@ -103,6 +104,41 @@ using queue = std::unique_ptr<pinfold_queue, detail::freeing<pinfold_queue_free>
 using region = std::unique_ptr<pinfold_region, detail::freeing<detail::free_region>>;
 using remote = std::unique_ptr<pinfold_remote, detail::freeing<pinfold_remote_free>>;
 
+// A message that was claimed: no other receive or probe finds it, until this is received,
+// discarded, or destroyed, after which it is found again.
+class claimed {
+public:
+    explicit claimed(pinfold_claimed *handle) noexcept : handle_(handle) {}
+
+    pinfold_claimed *get() const noexcept { return handle_.get(); }
+    explicit operator bool() const noexcept { return handle_ != nullptr; }
+
+    pinfold_received facts() const {
+        pinfold_received found;
+        check(pinfold_claimed_facts(get(), &found));
+        return found;
+    }
+
+    // Receives it; this is empty then, also if it throws.
+    pinfold_received recv(room into) {
+        pinfold_received received;
+        check(pinfold_claimed_recv(handle_.release(), into.data(), into.size(), &received));
+        return received;
+    }
+
+    message recv() {
+        pinfold_message *came;
+        check(pinfold_claimed_message(handle_.release(), &came));
+        return message(came);
+    }
+
+    // Drops it: its sender is told that it was received.
+    void discard() noexcept { pinfold_claimed_discard(handle_.release()); }
+
+private:
+    std::unique_ptr<pinfold_claimed, detail::freeing<pinfold_claimed_free>> handle_;
+};
+
 // The bytes of a message, good as long as it.
 inline std::string_view bytes_of(const message &it) noexcept {
     auto data = static_cast<const char *>(pinfold_message_data(it.get()));
@@ -192,6 +228,34 @@ public:
         pinfold_status status = pinfold_give(get(), peer, tag, &handle, limit.nanoseconds());
         given.reset(handle);
         check(status);
+    }
+
+    // Several buffers as one message, in that order. Of what was refused, error::status() being
+    // PINFOLD_INVALID, they are the caller's as before; else all of them are empty afterwards.
+    void give(pinfold_peer peer, std::uint64_t tag, std::vector<buf> &parts) const {
+        std::vector<pinfold_buf *> handles(parts.size());
+        for (std::size_t at = 0; at < parts.size(); at++) handles[at] = parts[at].release();
+        pinfold_status status = pinfold_givev(get(), peer, tag, handles.data(), handles.size());
+        for (std::size_t at = 0; at < parts.size(); at++) parts[at].reset(handles[at]);
+        check(status);
+    }
+
+    // The facts of the message that a receive would take now, which stays where it is.
+    std::optional<pinfold_received> probe(pinfold_peer peer, tags tag) const {
+        pinfold_received found;
+        pinfold_status status = pinfold_probe(get(), peer, tag.tag, tag.ignore, 0, &found);
+        if (status == PINFOLD_TIMEOUT) return std::nullopt;
+        check(status);
+        return found;
+    }
+
+    // The message that a receive would take now, kept for the caller; none if there is none.
+    std::optional<claimed> claim(pinfold_peer peer, tags tag) const {
+        pinfold_claimed *found;
+        pinfold_status status = pinfold_claim(get(), peer, tag.tag, tag.ignore, &found, nullptr);
+        if (status == PINFOLD_TIMEOUT) return std::nullopt;
+        check(status);
+        return claimed(found);
     }
 
     view recv_view(pinfold_peer peer, tags tag, patience limit = patience::forever()) const {

@@ -76,8 +76,9 @@ unsafe fn taken(claimed: *mut pinfold_claimed) -> Outcome<Claimed> {
     Ok(taken.ok_or_else(|| Failure::invalid("claimed is NULL"))?.0)
 }
 
-/// Receives it into `capacity` bytes at `data`, and frees the handle, also if it fails. Waits until
-/// all of it is there. `received` may be NULL; it is set with PINFOLD_TRUNCATED as well.
+/// Receives it into `capacity` bytes at `data`, and frees the handle, also if it fails: with
+/// PINFOLD_INVALID the message is found again, as after pinfold_claimed_free(). Waits until all of
+/// it is there. `received` may be NULL; it is set with PINFOLD_TRUNCATED as well.
 ///
 /// # Safety
 /// As the head of pinfold.h says.
@@ -89,19 +90,21 @@ pub unsafe extern "C" fn pinfold_claimed_recv(
     received: *mut pinfold_received,
 ) -> pinfold_status {
     run(|| {
+        // First of all, so that the handle is freed whatever comes.
+        // SAFETY: the caller's.
+        let claimed = unsafe { taken(claimed) }?;
         // SAFETY: the caller's.
         let memory = unsafe { bytes_mut(data.cast(), capacity, "data") }?;
         // SAFETY: the memory is the caller's for the whole call, in which the request ends.
         let memory = unsafe { One::new(memory.as_ptr(), memory.len(), "data") }?;
-        // SAFETY: the caller's.
-        let came = unsafe { taken(claimed) }?.recv_owned(memory).wait().0;
+        let came = claimed.recv_owned(memory).wait().0;
         // SAFETY: the caller's.
         unsafe { tell(came, received) }
     })
 }
 
-/// Receives it into memory of the library's, and frees the handle, also if it fails. The message is
-/// to be freed.
+/// Receives it into memory of the library's, and frees the handle, also if it fails, as
+/// pinfold_claimed_recv() does. The message is to be freed.
 ///
 /// # Safety
 /// As the head of pinfold.h says.
@@ -111,9 +114,10 @@ pub unsafe extern "C" fn pinfold_claimed_message(
     message: *mut *mut pinfold_message,
 ) -> pinfold_status {
     run(|| {
-        let place = place(message, "message")?;
         // SAFETY: the caller's.
-        let came = unsafe { taken(claimed) }?.recv_message().wait()?;
+        let claimed = unsafe { taken(claimed) }?;
+        let place = place(message, "message")?;
+        let came = claimed.recv_message().wait()?;
         // SAFETY: the caller's.
         unsafe { give_out(place, pinfold_message(came)) };
         Ok(())

@@ -50,8 +50,10 @@ pub unsafe extern "C" fn pinfold_endpoint_open(
 }
 
 /// Closes the endpoint: calls that wait, operations that were posted, and peers are told. The
-/// memory of operations is the program's again when this has returned. Messages that have been sent
-/// are not lost (pinfold_drain() waits for them). The handle stays, to be freed.
+/// memory of operations is the program's again when this has returned. Peers on this host can still
+/// receive what lies in their rings, and memory that was given to them; other messages get a second
+/// or two, and what is left then is lost: pinfold_drain() before this tells of it. The handle
+/// stays, to be freed.
 ///
 /// # Safety
 /// As the head of pinfold.h says.

@@ -64,7 +64,7 @@ pub unsafe extern "C" fn pinfold_region_open(
 }
 
 /// Lets peers use `len` bytes of the program's own memory at `data`, wherever that lies. Nothing is
-/// pinned or copied. Until pinfold_region_revoke() has returned PINFOLD_OK peers may read it at any
+/// pinned or copied. Until pinfold_region_free() has returned PINFOLD_OK peers may read it at any
 /// moment, and with PINFOLD_READ_WRITE write it.
 ///
 /// # Safety

@@ -16,6 +16,8 @@ use rustix::{
     param::page_size,
 };
 
+use crate::mem::advice;
+
 /// Marks the process that made a thing, so that its children can tell that they did not make it.
 /// One page.
 #[derive(Debug)]
@@ -41,7 +43,8 @@ unsafe impl Sync for ForkMark {}
 
 impl ForkMark {
     /// Marks this process. See `MADV_WIPEONFORK` in `madvise(2)`; kernels before 4.14 lack it,
-    /// and there each look costs a `getpid(2)`.
+    /// and there, and where advice is agreed to and not [followed](advice), each look costs a
+    /// `getpid(2)`.
     ///
     /// # Errors
     /// `ENOMEM` if no page can be mapped.
@@ -54,7 +57,7 @@ impl ForkMark {
         let mut mark = ForkMark { page, made_by: None };
         // SAFETY: the page was mapped above and is nobody else's.
         let wiped = unsafe { mm::madvise(at, page_size(), Advice::LinuxWipeOnFork) };
-        if wiped.is_err() {
+        if wiped.is_err() || !advice::is_followed() {
             mark.made_by = Some(process::id());
         }
         mark.word().store(HERE, Ordering::Relaxed);

@@ -20,6 +20,7 @@
 //!   a copy.
 //! - [`refused`]: the refusals of the three before this one; [`failed`]: the failed one of several
 //!   calls.
+//! - [`advice`](crate::mem::advice): whether advice about memory is followed.
 //! - [`maps`](crate::mem::maps), [`threads`]: the kinds of memory at each address, and the calls
 //!   that this process's threads are in; how threads are started.
 //! - [`scheduled`](crate::cpu::scheduled): how long threads waited for processors.
@@ -56,6 +57,8 @@ pub mod ptrace;
 pub mod refused;
 pub mod shuffle;
 pub mod signal;
+#[cfg(test)]
+mod skip;
 pub mod socket;
 pub mod stopping;
 pub mod threads;

@@ -76,7 +76,10 @@ mod tests {
             run(&mut command)
         };
         let mut child = thread::spawn(start).join().unwrap();
+        // Otherwise `wait` would end it by the end of its input.
+        let input = child.stdin.take();
         assert_eq!(child.wait().unwrap().signal(), Some(libc::SIGKILL));
+        drop(input);
         // The program lives while the thread does.
         let mut child = start();
         drop(child.stdin.take());

@@ -146,7 +146,13 @@ mod tests {
             yield_now();
             seen = place(id).unwrap();
         }
-        assert_eq!(seen, Place::Call(libc::SYS_futex));
+        // An emulator's calls are another processor's, by other numbers.
+        let own = place(own()).unwrap();
+        if own == Place::Call(libc::SYS_read) {
+            assert_eq!(seen, Place::Call(libc::SYS_futex));
+        } else {
+            crate::skip::skip(&format!("calls are not told by their numbers here: {own:?}"));
+        }
         drop(stop);
         other.join().unwrap();
         while place(id).unwrap() != Place::Gone {
@@ -156,7 +162,7 @@ mod tests {
 
     #[test]
     fn who_discards_is_seen_in_the_call() {
-        let Ok(watch) = Watch::new() else { return eprintln!("SKIPPED: no userfaultfd") };
+        let Ok(watch) = Watch::new() else { return crate::skip::skip("no userfaultfd") };
         let mut pages = Pages::new(4 * 4096, false).unwrap();
         pages.as_mut_slice().fill(1);
         watch.watch(pages.addr()..pages.addr() + pages.len()).unwrap();

@@ -26,6 +26,8 @@
 // Under loom only the modelled items are compiled, and most of their callers are not.
 #![cfg_attr(loom, allow(dead_code, unused_imports))]
 
+#[cfg(all(test, not(loom)))]
+mod again;
 #[cfg(all(not(loom), not(feature = "internals")))]
 #[allow(dead_code, unused_imports)] // The rest is for those who measure.
 mod copy;

@@ -1,9 +1,6 @@
 //! Tests in a process that may make networks.
 
-use std::{
-    env,
-    process::{Command, Stdio},
-};
+use std::{env, process::Stdio};
 
 use pinfold_netns::{Namespace, user};
 
@@ -28,7 +25,7 @@ pub fn where_allowed(name: &str, test: impl FnOnce()) {
     if env::var_os(AGAIN).is_some() {
         return skip(&format!("no networks, not even as root of a user namespace: {refused}"));
     }
-    let mut again = Command::new("/proc/self/exe");
+    let mut again = crate::again();
     again.args(["--exact", "--nocapture", name]).env(AGAIN, "1").stderr(Stdio::inherit());
     user::make_root_inside(&mut again);
     match again.output() {

@@ -20,14 +20,14 @@ use self::{
     ends::{closer, comer, hammer, revoker},
     kinds::{owner, user},
     operations::{borrower, lender},
-    registered::{giver, heir, mortal, taker},
+    registered::{flusher, giver, heir, mortal, taker},
     waits::{bystander, flooder, hoarder, sleeper, waiter},
 };
 
 pinfold_tests::roles!(
     owner, user, changer, follower, recycler, rereader, revoker, hammer, closer, comer, sleeper,
     waiter, bystander, shifter, seer, keeper, clerk, summer, adder, unable, asker, lender,
-    borrower, giver, taker, mortal, heir, hoarder, flooder
+    borrower, giver, taker, mortal, heir, flusher, hoarder, flooder
 );
 
 /// The ways that a peer's memory is used: arenas mapped and all else by the kernel; all by the

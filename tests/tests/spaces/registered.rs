@@ -4,6 +4,7 @@
 use std::{
     sync::atomic::{AtomicBool, Ordering},
     thread,
+    time::Instant,
 };
 
 use pinfold::{
@@ -189,4 +190,36 @@ pub fn heir(args: &Args) {
     for error in [region.write(0, b"x").map(drop), region.fetch_add(0, 1u64).map(drop)] {
         assert!(error.as_ref().is_err_and(is_gone), "{error:?}");
     }
+}
+
+/// An owner that is killed while this side only flushes, so that nothing else tells of its end.
+#[test]
+fn a_flush_tells_of_its_owners_end() {
+    for way in WAYS {
+        let stage = Stage::new(60);
+        let mut owner = stage.role("mortal").with("way", way).spawn();
+        let mut user = go(stage.role("flusher"), way).spawn();
+        user.expect("flushed");
+        owner.kill();
+        assert!(owner.was_killed());
+        user.end_well();
+    }
+}
+
+pub fn flusher(args: &Args) {
+    let (endpoint, peer) = role::connect(args.builder(), "mortal");
+    let key = RegionKey::from_bytes(&endpoint.recv(peer, 1).unwrap()).unwrap();
+    let region = endpoint.open_region(peer, &key).unwrap();
+    region.write(0, b"there").unwrap();
+    region.flush().unwrap();
+    role::say("flushed");
+    let end = Instant::now() + role::PATIENCE;
+    let error = loop {
+        match region.flush() {
+            Ok(()) => assert!(Instant::now() < end, "flushes of dead memory go well"),
+            Err(error) => break error,
+        }
+    };
+    let is_gone = error.is_peer_gone() || matches!(error, Error::Withdrawn);
+    assert!(is_gone, "{error}");
 }

@@ -36,6 +36,20 @@ static void claims(pair *it) {
     pinfold_claimed_discard(third);
     CHECK(pinfold_probe(it->b, it->a_of_b, 2, 0, 0, &found) == PINFOLD_TIMEOUT);
 
+    // A receive that makes no sense frees its handle, too: the message is found again, which one
+    // that is still claimed would not be.
+    OK(pinfold_send(it->a, it->b_of_a, 1, "again", 5, NULL));
+    OK(pinfold_probe(it->b, it->a_of_b, 1, 0, PINFOLD_FOREVER, NULL));
+    for (int at = 0; at < 2; at++) {
+        OK(pinfold_claim(it->b, it->a_of_b, 1, 0, &first, NULL));
+        if (at == 0) CHECK(pinfold_claimed_recv(first, NULL, 5, NULL) == PINFOLD_INVALID);
+        if (at == 1) CHECK(pinfold_claimed_message(first, NULL) == PINFOLD_INVALID);
+    }
+    OK(pinfold_claim(it->b, it->a_of_b, 1, 0, &first, &found));
+    CHECK(found.len == 5);
+    OK(pinfold_claimed_recv(first, in, sizeof in, NULL));
+    CHECK(memcmp(in, "again", 5) == 0);
+
     // One that is long: its sender is done when it has been received.
     pinfold_queue *queue;
     size_t len = 3 << 20;

@@ -200,6 +200,17 @@ mod tests {
     /// The helpers of all tests, which are children of one process.
     static HELPERS: RwLock<()> = RwLock::new(());
 
+    /// Returns whether helpers can be started; if not, skips what follows.
+    fn can_help() -> bool {
+        let word = AtomicU64::new(0);
+        let can = add(word.as_ptr().expose_provenance(), 1);
+        let is_absent = can.is_err_and(|error| error.raw_os_error() == Some(libc::EINVAL));
+        if is_absent {
+            crate::skip::skip("no process can share the memory of another (clone(2): CLONE_VM)");
+        }
+        !is_absent
+    }
+
     fn add(addr: usize, by: u64) -> io::Result<Option<u64>> {
         let _helper = HELPERS.read().unwrap();
         // SAFETY: one atomic operation; the address is a word of the test's, or of nobody.
@@ -213,6 +224,9 @@ mod tests {
 
     #[test]
     fn a_word_is_changed_once_and_its_old_value_comes_back() {
+        if !can_help() {
+            return;
+        }
         let word = AtomicU64::new(40);
         let addr = word.as_ptr().expose_provenance();
         assert_eq!(add(addr, 2).unwrap(), Some(40));
@@ -222,6 +236,9 @@ mod tests {
 
     #[test]
     fn memory_that_is_missing_ends_nothing_but_the_helper() {
+        if !can_help() {
+            return;
+        }
         let pages = Pages::new(2 * page_size(), false).unwrap();
         let at = pages.addr();
         for protection in [libc::PROT_NONE, libc::PROT_READ] {
@@ -248,6 +265,9 @@ mod tests {
 
     #[test]
     fn memory_that_may_only_be_read_cannot_be_changed() {
+        if !can_help() {
+            return;
+        }
         let page = page_size();
         let pages = Pages::new(3 * page, false).unwrap();
         let at = pages.addr();
@@ -264,6 +284,9 @@ mod tests {
 
     #[test]
     fn a_file_that_has_become_shorter_is_missing() {
+        if !can_help() {
+            return;
+        }
         let file = crate::mem::memfd::create_sealed("pinfold-change", page_size()).unwrap();
         let len = page_size();
         let (both, fd) =
@@ -277,6 +300,9 @@ mod tests {
 
     #[test]
     fn changes_by_helpers_and_by_threads_add_up() {
+        if !can_help() {
+            return;
+        }
         let word = AtomicU64::new(0);
         let addr = word.as_ptr().expose_provenance();
         let (helpers, ended) = (AtomicUsize::new(0), AtomicU32::new(0));

@@ -131,7 +131,7 @@ mod tests {
 
     #[test]
     fn other_pages_have_other_numbers() {
-        let Ok(frames) = Frames::open() else { return eprintln!("SKIPPED: no numbers") };
+        let Ok(frames) = Frames::open() else { return crate::skip::skip("no numbers") };
         let page = page_size();
         for count in [1, FEW, FEW + 1, PAGES, PAGES + 1, 3 * PAGES] {
             let mut pages = Pages::new(count * page, false).unwrap();

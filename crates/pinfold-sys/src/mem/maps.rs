@@ -123,7 +123,8 @@ impl Maps {
     fn within(&self, range: &Range<usize>, most: usize) -> io::Result<Vec<Mapping>> {
         if self.asks() {
             match self.asked(range, most) {
-                Err(error) if error.raw_os_error() == Some(libc::ENOTTY) => {
+                // `ENOSYS` is the answer of emulators of single programs.
+                Err(error) if matches!(error.raw_os_error(), Some(libc::ENOTTY | libc::ENOSYS)) => {
                     self.asks.store(false, Ordering::Relaxed);
                 }
                 done => return done,

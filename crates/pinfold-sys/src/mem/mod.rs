@@ -1,5 +1,6 @@
 //! Memory: mappings, files, pages, pins.
 
+pub mod advice;
 pub mod fault_safe_change;
 pub mod fault_safe_copy;
 pub mod frames;

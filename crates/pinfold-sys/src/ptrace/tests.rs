@@ -33,7 +33,7 @@ fn watch(words: &[&str], calls: &[i64]) -> Option<(Ended, Log)> {
     match run(&words, calls, &mut log) {
         Ok(ended) => Some((ended, log)),
         Err(why) if why.call != "execvp" => {
-            eprintln!("SKIPPED: watching programs: {why}");
+            crate::skip::skip(&format!("watching programs: {why}"));
             None
         }
         Err(why) => panic!("{why}"),

@@ -141,7 +141,9 @@ mod tests {
     #[test]
     fn a_child_has_other_sockets_at_the_same_numbers() {
         let (one, two) = pair_kept();
-        let before = cookie_of(one.as_raw_fd()).unwrap();
+        let Some(before) = cookie_of(one.as_raw_fd()) else {
+            return crate::skip::skip("sockets have no numbers here");
+        };
         let fds = [one.as_raw_fd(), two.as_raw_fd()];
         let status = in_child(|| {
             let [theirs, ours] = fds.map(cookie_of);
@@ -169,6 +171,9 @@ mod tests {
     #[test]
     fn the_dead_are_heard_of_though_their_children_live() {
         let (one, two) = pair_kept();
+        if cookie_of(one.as_raw_fd()).is_none() {
+            return crate::skip::skip("sockets have no numbers here");
+        }
         let (go, wait) = seqpacket::pair().unwrap();
         let fds = [&one, &two, &go, &wait].map(AsRawFd::as_raw_fd);
         let (hold, held) = (fds[3], fds[0]);

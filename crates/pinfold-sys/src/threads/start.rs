@@ -150,14 +150,36 @@ mod tests {
         line.unwrap().trim().to_owned()
     }
 
+    /// The signals that the calling thread blocks, a bit each.
     fn blocked() -> u64 {
-        u64::from_str_radix(&status("SigBlk"), 16).unwrap()
+        // SAFETY: all zero is a set of signals; the call writes it, and `sigismember` reads it.
+        unsafe {
+            let mut set: libc::sigset_t = MaybeUninit::zeroed().assume_init();
+            assert_eq!(libc::pthread_sigmask(libc::SIG_BLOCK, ptr::null(), &raw mut set), 0);
+            let is_in = |signal: &i32| libc::sigismember(&raw const set, *signal) == 1;
+            (1..=64).filter(is_in).fold(0, |bits, signal| bits | 1 << (signal - 1))
+        }
     }
 
-    /// Blocks all signals that can be blocked; the C library keeps two for itself.
+    /// All signals that can be blocked here: two the kernel keeps, two the C library, and an
+    /// emulator may keep more.
     fn all() -> u64 {
-        let kept = [libc::SIGKILL, libc::SIGSTOP, 32, 33];
-        !kept.into_iter().fold(0, |bits, signal| bits | 1 << (signal - 1))
+        let block_all = || {
+            // SAFETY: all zero is a set of signals; the mask is that of a thread of this test's.
+            unsafe {
+                let mut set: libc::sigset_t = MaybeUninit::zeroed().assume_init();
+                libc::sigfillset(&raw mut set);
+                assert_eq!(
+                    libc::pthread_sigmask(libc::SIG_BLOCK, &raw const set, ptr::null_mut()),
+                    0
+                );
+            }
+            blocked()
+        };
+        let all = thread::spawn(block_all).join().unwrap();
+        let usual = [libc::SIGTERM, libc::SIGINT, libc::SIGCHLD, libc::SIGSEGV, libc::SIGUSR1];
+        assert!(usual.into_iter().all(|signal| all & 1 << (signal - 1) != 0), "{all:x}");
+        all
     }
 
     /// The calling thread's stack, bytes.

@@ -67,7 +67,7 @@ mod tests {
     #[test]
     fn what_overlaps_is_moved_as_by_memmove() {
         if !has_halves() {
-            return eprintln!("SKIPPED: this processor has no registers for halves");
+            return crate::skip::skip("this processor has no registers for halves");
         }
         for (len, from, to) in (32..=64).flat_map(|len| (0..70).map(move |at| (len, at, 69 - at))) {
             let before: Vec<u8> = (0..140).collect();

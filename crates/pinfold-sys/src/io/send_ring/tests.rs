@@ -20,7 +20,7 @@ const PATIENCE: Duration = Duration::from_secs(20);
 /// A ring, where there can be one.
 fn ring() -> Option<SendRing> {
     let made = Registered::new(4).and_then(|ring| SendRing::new(Arc::new(ring)));
-    made.map_err(|error| eprintln!("SKIPPED: {error}")).ok()
+    made.map_err(|error| crate::skip::skip(&format!("{error}"))).ok()
 }
 
 /// Sends all of it, read at the other end as it comes: returns whether each flight was copied.
@@ -143,7 +143,7 @@ fn orders_are_a_chain() {
                 short += usize::from(with_bytes.len() < orders.len());
                 sent += bytes;
             }
-            Err(Errno::NOMEM) => return eprintln!("SKIPPED: RLIMIT_MEMLOCK"),
+            Err(Errno::NOMEM) => return crate::skip::skip("RLIMIT_MEMLOCK"),
             Err(errno) => panic!("{errno}"),
         }
         flights.extend(launched.into_iter().filter_map(|it| it.flight));
@@ -207,7 +207,7 @@ fn flights_land_when_the_connection_is_broken() {
         flights.extend(launched.into_iter().filter_map(|it| it.flight));
     }
     if flights.is_empty() {
-        return eprintln!("SKIPPED: RLIMIT_MEMLOCK");
+        return crate::skip::skip("RLIMIT_MEMLOCK");
     }
     for _ in 0..5 {
         ring.wait(Duration::from_millis(2));

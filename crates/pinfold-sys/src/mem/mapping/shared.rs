@@ -9,7 +9,7 @@ use rustix::{
 };
 
 use super::span::Span;
-use crate::failed::may_be_denied;
+use crate::{failed::may_be_denied, mem::advice};
 
 /// A readable and writable mapping of a shared file from its beginning, or of no file, absent from
 /// children of `fork(2)`.
@@ -143,13 +143,16 @@ impl SharedMapping {
     }
 
     /// The range, by whole pages, if the kernel has no `MADV_POPULATE_WRITE` for it, or a filter
-    /// denies that.
+    /// denies that, or it is agreed to and not [followed](advice).
     fn try_populate(&self, range: Range<usize>) -> io::Result<Option<Range<usize>>> {
         self.0.check(&range)?;
         if range.is_empty() {
             return Ok(None);
         }
         let range = range.start / page_size() * page_size()..range.end;
+        if !advice::is_followed() {
+            return Ok(Some(range));
+        }
         loop {
             match self.0.advise(range.clone(), Advice::LinuxPopulateWrite) {
                 Err(Errno::INTR | Errno::AGAIN) => {}

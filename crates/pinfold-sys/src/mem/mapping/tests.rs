@@ -27,6 +27,9 @@ fn two_mappings_see_each_other() {
 
 #[test]
 fn pages_come_and_go() {
+    if !crate::skip::is_advice_followed() {
+        return;
+    }
     let page = page_size();
     let file = create_sealed("pinfold-test", 16 * page).unwrap();
     let map = SharedMapping::map(file.as_fd(), 16 * page).unwrap();
@@ -51,6 +54,9 @@ fn pages_come_and_go() {
 
 #[test]
 fn memory_of_no_file_comes_and_goes() {
+    if !crate::skip::is_advice_followed() {
+        return;
+    }
     let page = page_size();
     let map = SharedMapping::anonymous(4 * page).unwrap();
     assert!(!map.is_resident(0..page).unwrap());
@@ -98,6 +104,9 @@ fn mappings_lie_where_they_should() {
 
 #[test]
 fn readers_stay_readers() {
+    if !crate::skip::is_advice_followed() {
+        return;
+    }
     let file = crate::mem::memfd::create_fixed("pinfold-test", 8192).unwrap();
     let map = SharedMapping::map(file.as_fd(), 8192).unwrap();
     crate::mem::memfd::seal(file.as_fd(), true).unwrap();
@@ -119,6 +128,9 @@ fn readers_stay_readers() {
 
 #[test]
 fn a_huge_page_is_filled_and_can_go() {
+    if !crate::skip::is_advice_followed() {
+        return;
+    }
     const HUGE: usize = 2 << 20;
     let file = create_sealed("pinfold-test", 2 * HUGE).unwrap();
     let map = SharedMapping::map_aligned(file.as_fd(), 2 * HUGE, HUGE).unwrap();

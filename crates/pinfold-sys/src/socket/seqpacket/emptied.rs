@@ -137,9 +137,20 @@ mod tests {
         seqpacket::send(socket, bytes, &[file.as_fd()]).unwrap();
     }
 
+    /// Returns whether a message and the end of a connection differ, as in [`Socket::drop`].
+    fn is_end_told() -> bool {
+        let (one, two) = seqpacket::pair().unwrap();
+        drop(one);
+        sockopt::set_socket_passcred(&two, true).unwrap();
+        !two.take()
+    }
+
     /// If one of them were closed here, this would take ten minutes.
     #[test]
     fn nobody_waits_for_what_came_along() {
+        if !is_end_told() {
+            return crate::skip::skip("the end of a connection looks like a message without bytes");
+        }
         let mut others = Vec::new();
         let mut next = || {
             let (one, _, two) = lingering();

@@ -113,6 +113,10 @@ impl CmaRegion {
         if self.shared.is_forked() {
             return Err(Error::Forked);
         }
+        // A flag that is mapped here outlives its owner, and an owner that was killed tells nobody.
+        if self.flag.is_some() && !self.reached.cma_access.is_alive() {
+            return Err(Error::Withdrawn);
+        }
         self.confirm()
     }
 

@@ -1,11 +1,7 @@
 //! Sending a short message touches two cache lines of the peer and nothing else of it.
 #![allow(unsafe_code)]
 
-use std::{
-    env,
-    process::{self, Command},
-    ptr, thread,
-};
+use std::{process, ptr, thread};
 
 use pinfold_sys::mem::reserved::Reserved;
 use rustix::param::page_size;
@@ -22,7 +18,7 @@ use crate::{
 fn a_short_message_touches_two_lines_of_its_peer() {
     let (_, module) = module_path!().split_once("::").unwrap();
     let test = format!("{module}::short_messages_go_while_all_else_is_closed");
-    let mut command = Command::new(env::current_exe().unwrap());
+    let mut command = crate::again::again();
     let status = command.args(["--exact", &test, "--ignored"]).status().unwrap();
     assert!(status.success(), "{status}");
 }

@@ -82,7 +82,7 @@ fn remap(range: Range<usize>, to: Range<usize>, more: libc::c_int) {
 
 /// A watch, or nothing where there is none.
 fn watch() -> Option<Watch> {
-    Watch::new().map_err(|error| eprintln!("SKIPPED: {error}")).ok()
+    Watch::new().map_err(|error| crate::skip::skip(&format!("{error}"))).ok()
 }
 
 /// Does `work` in another thread, which waits for its events; returns the events until it has

@@ -2,7 +2,7 @@
 use super::*;
 
 fn mover() -> Option<Mover> {
-    Mover::new().map_err(|error| eprintln!("SKIPPED: {error}")).ok()
+    Mover::new().map_err(|error| crate::skip::skip(&format!("{error}"))).ok()
 }
 
 /// Writes its number into each page.
@@ -115,7 +115,7 @@ fn pinned_pages_stay() {
     let mut window = mover.window(8 * PAGE, false).unwrap();
     let pins = match crate::mem::pin::Registered::new(8) {
         Ok(pins) => pins,
-        Err(error) => return eprintln!("SKIPPED: {error}"),
+        Err(error) => return crate::skip::skip(&format!("{error}")),
     };
     let at = source.addr() + 2 * PAGE;
     use crate::mem::pin::Pin;
@@ -186,7 +186,7 @@ fn huge_pages_move_whole() {
     if had == 2 * huge {
         assert_eq!((huge_bytes(&source), huge_bytes(&window)), (huge, huge));
     } else {
-        eprintln!("SKIPPED: no huge pages here");
+        crate::skip::skip("no huge pages here");
     }
     // A piece of one splits it.
     let moved = mover.fold(&mut window, 0, &mut source, huge + PAGE..huge + 17 * PAGE).unwrap();

@@ -184,7 +184,7 @@ fn it_does_not_come_to_realtime_threads() {
         let one = libc::sched_param { sched_priority: 1 };
         // SAFETY: it is read during the call.
         if unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO, &raw const one) } != 0 {
-            eprintln!("SKIPPED: this user may not have realtime threads");
+            crate::skip::skip("this user may not have realtime threads");
             return false;
         }
         reader.come_here();
@@ -206,7 +206,7 @@ fn it_has_short_slices() {
     };
     let ordinary = slice(0);
     if ordinary == 0 {
-        eprintln!("SKIPPED: this kernel has no slices of a thread's own");
+        crate::skip::skip("this kernel has no slices of a thread's own");
         return;
     }
     let Some(reader) = reader() else { return };
@@ -226,7 +226,7 @@ fn one_of_them_runs_where_nobody_else_wants_to() {
     // SAFETY: it takes a number and gives one.
     let policy = |thread: i32| unsafe { libc::sched_getscheduler(thread) };
     if policy(0) != libc::SCHED_OTHER {
-        eprintln!("SKIPPED: the tests do not run as ordinary threads");
+        crate::skip::skip("the tests do not run as ordinary threads");
         return;
     }
     let Some(reader) = reader() else { return };

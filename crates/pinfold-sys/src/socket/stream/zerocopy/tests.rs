@@ -19,13 +19,13 @@ use crate::{
 const PATIENCE: Duration = Duration::from_secs(20);
 
 fn zerocopy(socket: &OwnedFd) -> Option<ZeroCopy> {
-    ZeroCopy::new(socket).map_err(|error| eprintln!("SKIPPED: SO_ZEROCOPY: {error}")).ok()
+    ZeroCopy::new(socket).map_err(|error| crate::skip::skip(&format!("SO_ZEROCOPY: {error}"))).ok()
 }
 
 /// A connection by the other family of addresses.
 fn pair_v6() -> Option<(OwnedFd, OwnedFd)> {
     let listener = stream::listen((Ipv6Addr::LOCALHOST, 0).into(), 4);
-    let listener = listener.map_err(|error| eprintln!("SKIPPED: IPv6: {error}")).ok()?;
+    let listener = listener.map_err(|error| crate::skip::skip(&format!("IPv6: {error}"))).ok()?;
     let one = stream::connect(stream::local_address(&listener).unwrap()).unwrap();
     stream::tests::wait(&listener, Interest::Read);
     let two = stream::accept(&listener).unwrap().unwrap().0;
@@ -57,7 +57,7 @@ fn every_byte_comes_and_every_flight_lands() {
                             bytes
                         }
                         Err(Errno::NOBUFS) if calls.in_flight() == 0 => {
-                            return eprintln!("SKIPPED: RLIMIT_MEMLOCK");
+                            return crate::skip::skip("RLIMIT_MEMLOCK");
                         }
                         Err(Errno::NOBUFS) => 0,
                         Err(errno) => panic!("{errno}"),
@@ -101,7 +101,7 @@ fn a_notice_is_no_error() {
         flights.push(flight);
     }
     if flights.is_empty() {
-        return eprintln!("SKIPPED: RLIMIT_MEMLOCK");
+        return crate::skip::skip("RLIMIT_MEMLOCK");
     }
     std::thread::sleep(Duration::from_millis(20));
     calls.collect(&one);
@@ -144,7 +144,7 @@ fn flights_land_when_the_connection_is_broken() {
         flights.push(flight);
     }
     if flights.is_empty() {
-        return eprintln!("SKIPPED: RLIMIT_MEMLOCK");
+        return crate::skip::skip("RLIMIT_MEMLOCK");
     }
     calls.collect(&one);
     assert!(calls.in_flight() > 0);

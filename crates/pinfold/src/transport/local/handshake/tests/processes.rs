@@ -10,7 +10,7 @@ const BASE: &str = "PINFOLD_TEST_BASE";
 
 fn helper(test: &str, base: &FilePath) -> Command {
     let (_, module) = module_path!().split_once("::").unwrap();
-    let mut command = Command::new(std::env::current_exe().unwrap());
+    let mut command = crate::again::again();
     command.args(["--exact", &format!("{module}::{test}"), "--ignored", "--nocapture"]);
     command.env(BASE, base).stdout(Stdio::null());
     command
