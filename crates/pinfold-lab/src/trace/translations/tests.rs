@@ -1,7 +1,5 @@
 //! A program's translations, here those of a process that sends what a shell script writes.
 
-use std::io::Write as _;
-
 use super::{super::read::Reader, *};
 
 fn events(bytes: &[u8]) -> Vec<Event> {
