@@ -100,7 +100,7 @@ fn processes_that_are_no_ranks_are_errors() {
     for (script, says) in [
         ("read line; exit 3", "ended too early: exit status: 3"),
         ("kill -SEGV $$", "was ended by signal 11"),
-        ("read line; echo '{\"Failed\":\"no luck\"}'; sleep 1000", "no luck"),
+        ("read line; echo '{\"Failed\":\"no luck\"}'; exec sleep 1000", "no luck"),
     ] {
         let why = run(script);
         assert!(why.starts_with("rank ") && why.contains(says), "{script}: {why}");
