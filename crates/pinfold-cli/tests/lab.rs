@@ -191,7 +191,8 @@ fn the_report_has_every_experiment_and_its_plots() {
 }
 
 /// A program that looks at every plot of a page as it is drawn, and says what it found: how many
-/// there are, and the numbers of those that take no room or in which nothing does.
+/// there are, the numbers of those that take no room or in which nothing does, by how much the page
+/// is wider than the window, and the words that lie outside of their plot.
 const LOOK: &str = "<script>
 const has_room = it => { const at = it.getBoundingClientRect(); return at.width + at.height > 1; };
 const all = [...document.querySelectorAll('svg')];
@@ -199,7 +200,13 @@ const bad = all.flatMap((svg, at) => {
   const inner = [...svg.querySelectorAll('circle, polyline, path')];
   return has_room(svg) && inner.some(has_room) ? [] : [at];
 });
-document.title = `plots ${all.length} bad ${bad.join(' ')}.`;
+const root = document.documentElement, wide = root.scrollWidth - root.clientWidth;
+const box = it => it.getBoundingClientRect();
+const out = all.flatMap((svg, at) => [...svg.querySelectorAll('text')].filter(text => {
+  const a = box(text), b = box(svg), within = a.left > b.left - 2 && a.right < b.right + 2;
+  return text.textContent.trim() && !(within && a.top > b.top - 2 && a.bottom < b.bottom + 2);
+}).map(text => at + text.textContent.trim()));
+document.title = `plots ${all.length} bad ${bad.join(' ')} wide ${wide} out ${out.join(' ')}.`;
 </script></body>";
 
 /// Opens a page in Chromium, if there is one, without a screen.
@@ -213,14 +220,20 @@ fn in_a_browser(place: &Place, page: &str) {
     let file = place.path("look.html");
     fs::write(&file, page.replace("</body>", LOOK)).unwrap();
     let words = ["--headless", "--no-sandbox", "--disable-gpu", "--virtual-time-budget=10000"];
-    let mut command = Command::new(browser);
-    command.args(words).arg("--dump-dom").arg(format!("file://{}", file.display()));
-    let done = command.env("HOME", place.0.path()).output().unwrap();
-    let dom = String::from_utf8_lossy(&done.stdout);
     let plots = page.matches("<svg").count();
-    let title = format!("<title>plots {plots} bad .</title>");
-    let found = dom.split("<title>").nth(1).map(|it| it.chars().take(60).collect::<String>());
-    assert!(dom.contains(&title), "{title}: {found:?}: {}", String::from_utf8_lossy(&done.stderr));
+    assert!(plots >= registry::all().count(), "{plots}");
+    let title = format!("<title>plots {plots} bad  wide 0 out .</title>");
+    // A screen, and a telephone's.
+    for size in ["1280,900", "420,800"] {
+        let mut command = Command::new(browser);
+        command.args(words).arg(format!("--window-size={size}"));
+        command.arg("--dump-dom").arg(format!("file://{}", file.display()));
+        let done = command.env("HOME", place.0.path()).output().unwrap();
+        let dom = String::from_utf8_lossy(&done.stdout);
+        let found = dom.split("<title>").nth(1).map(|it| it.chars().take(200).collect::<String>());
+        let why = String::from_utf8_lossy(&done.stderr);
+        assert!(dom.contains(&title), "{size}: {title}: {found:?}: {why}");
+    }
 }
 
 #[test]

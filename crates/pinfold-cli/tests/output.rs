@@ -19,7 +19,7 @@ const LAB: &str = concat!(env!("CARGO_TARGET_TMPDIR"), "/lab-output");
 const TRACE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../pinfold-lab/traces/chat.trace");
 
 /// Commands that print, and end by themselves.
-const COMMANDS: [&[&str]; 53] = [
+const COMMANDS: [&[&str]; 55] = [
     &["--help"],
     &["-h"],
     &["help"],
@@ -41,6 +41,8 @@ const COMMANDS: [&[&str]; 53] = [
     &["lab", "run", "--help"],
     &["lab", "report", "--help"],
     &["lab", "compare", "--help"],
+    &["lab", "workload", "--help"],
+    &["lab", "workload", "matrix", "--processes", "2"],
     &["lab", "size", "--help"],
     &["lab", "size", "--peers", "2", "--mix", "64K:1", "--memlock", "1M", "--reuse", "50"],
     &["trace", "--help"],

@@ -16,4 +16,5 @@ record spool.trace --kinds file -- python3 traffic.py spool
 record pipe.trace --kinds pipe -- sh -c 'dd if=/dev/zero bs=64K count=200 status=none | cat > /dev/null'
 record bulk.trace --kinds socket -- python3 traffic.py bulk
 record chat.trace --kinds socket -- python3 traffic.py chat
+"$pinfold" trace record --translations --out sends.trace -- "$pinfold" lab sends
 ls -l ./*.trace

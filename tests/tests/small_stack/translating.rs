@@ -9,6 +9,7 @@ use pinfold::translate::{
         AccountId, Area, Budget, Handle, Lru, PinCache, PinCost, Pinner, Refused, SharedPinCache,
     },
     tlb::{Geometry, Lookup, Tlb},
+    told::{Translated, hand_translations_to},
 };
 
 use super::small;
@@ -97,6 +98,16 @@ fn pin_down_caches() {
         shared.close_account(AccountId(0));
         drop(SharedPinCache::with_policy(Nothing, budget, Lru::default()).unwrap());
         assert!(Refused::NoSlots.is_shortage() && Rights::ReadWrite.allow(Rights::Read));
+    });
+}
+
+#[test]
+fn translations_are_told() {
+    small(|| {
+        let level = pinfold::TranslationLevel::Tlb;
+        let one = Translated { pid: 1, endpoint: 2, address: 3, bytes: 4, level };
+        assert_eq!(Translated::from_bytes(&one.to_bytes()), Some(one));
+        assert!(hand_translations_to(|_| ()) && !hand_translations_to(|_| ()));
     });
 }
 

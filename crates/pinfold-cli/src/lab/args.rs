@@ -20,6 +20,12 @@ pub(super) enum Action {
     Report(ReportArgs),
     Compare(CompareArgs),
     Size(super::size::SizeArgs),
+    Workload(super::workload::WorkloadArgs),
+    /// A process of a workload, started by `pinfold lab workload`
+    #[command(hide = true)]
+    Rank,
+    #[command(hide = true)]
+    Sends(super::workload::SendsArgs),
 }
 
 /// List all experiments, with their claims

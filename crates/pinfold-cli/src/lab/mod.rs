@@ -1,12 +1,14 @@
 //! `pinfold lab`: the papers' experiments. All that they are and do is in [`pinfold_lab`].
 //!
 //! - [`args`]: the options. [`text`]: results for people. [`bar`]: progress.
+//! - [`workload`]: `pinfold lab workload`, parallel programs run by processes.
 //! - [`size`]: `pinfold lab size`, its options and its text.
 
 mod args;
 mod bar;
 mod size;
 mod text;
+mod workload;
 
 use std::process::ExitCode;
 
@@ -40,6 +42,8 @@ enum Fail {
     Inputs(Wrong),
     /// The experiment or a file failed.
     Lab(LabError),
+    /// A workload that makes no sense.
+    Words(String),
     /// Claims fail in their models, or two results differ. It has been printed.
     Told,
     /// The output is lost.
@@ -78,11 +82,15 @@ pub(crate) fn run(args: &LabArgs) -> ExitCode {
         Action::Report(args) => report(args),
         Action::Compare(args) => compare(args),
         Action::Size(args) => size::size(args),
+        Action::Workload(args) => workload::workload(args),
+        Action::Rank => workload::rank(),
+        Action::Sends(args) => workload::sends(args),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(Fail::Usage(why)) => exit::usage(why),
         Err(Fail::Inputs(why)) => exit::usage(why),
+        Err(Fail::Words(why)) => exit::usage(why),
         Err(Fail::Lab(why)) => exit::failed(why),
         Err(Fail::Told) => ExitCode::FAILURE,
         Err(Fail::Lost(lost)) => exit::end(Err(End::Lost(lost))),

@@ -33,6 +33,13 @@ pub(super) struct RecordArgs {
     #[arg(long, value_name = "FILE", default_value = "pinfold.trace")]
     pub(super) out: PathBuf,
 
+    /// Record the translations of the endpoints of a program that uses Pinfold, and no calls
+    ///
+    /// Nothing is watched: the program sends each translation of memory that it sends messages
+    /// from, with the level that had it, as its endpoints' counters count them.
+    #[arg(long, conflicts_with_all = ["kinds", "no_names"])]
+    pub(super) translations: bool,
+
     /// Kinds of objects: socket, pipe, file, device, other [default: all but other]
     #[arg(long, value_name = "KIND,...", value_delimiter = ',')]
     pub(super) kinds: Vec<Kind>,
@@ -50,6 +57,7 @@ const RECORD_AFTER: &str = "\
 Examples:
   pinfold trace record --out cat.trace -- cat /etc/passwd
   pinfold trace record --kinds socket --out fetch.trace -- curl -s http://127.0.0.1:8000/
+  pinfold trace record --translations --out sends.trace -- ./program-that-uses-pinfold
 
 Not seen: bytes that move without a call (io_uring, mapped files, shared memory), and calls of
 32-bit programs; if there are any, a line on stderr says so. Each recorded call takes some ten
@@ -148,7 +156,7 @@ pub(super) struct Choice {
     #[arg(long, value_name = "CALL")]
     call: Vec<Call>,
 
-    /// Calls on this kind of object: socket, pipe, file, device, other
+    /// Calls on this kind of object: socket, pipe, file, device, other, endpoint
     #[arg(long, value_name = "KIND")]
     kind: Vec<Kind>,
 }

@@ -5,4 +5,5 @@ pub mod blocks;
 pub mod copying;
 pub mod memory;
 pub mod pinning;
+pub mod sends;
 pub mod timing;

@@ -12,10 +12,10 @@ pub enum TraceError {
     NotATrace,
     /// The file is of another version.
     #[error(
-        "it is a trace of version {0}, and this program reads version {1}; record it again, \
-             or use the pinfold that made it"
+        "it is a trace of version {0}, and this program reads versions {1} to {2}; record it \
+             again, or use the pinfold that made it"
     )]
-    Version(u16, u16),
+    Version(u16, u16, u16),
     /// The file ends too early: the recording was cut off.
     #[error("it is cut off in block {block}, at byte {at}: all before that block is good")]
     Truncated {
@@ -48,6 +48,21 @@ pub enum TraceError {
     /// Bytes could not be written.
     #[error("cannot be written: {0}")]
     Write(#[source] io::Error),
+    /// The program could not be run.
+    #[error("cannot run {program}: {why}; is its name right, and may it be run?")]
+    Start {
+        /// The program.
+        program: String,
+        /// The error.
+        #[source]
+        why: io::Error,
+    },
+    /// Translations could not be listened to.
+    #[error(
+        "cannot listen to translations: {0}; a socket is made in the folder that TMPDIR names, or \
+             in /tmp"
+    )]
+    Listen(#[source] io::Error),
     /// The program could not be run, or not be watched.
     #[error("{}", watching(.0))]
     Watch(Failed),

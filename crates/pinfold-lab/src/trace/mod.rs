@@ -1,9 +1,11 @@
-//! Traces: the buffers of programs' socket and file traffic, call by call.
+//! Traces: the buffers of programs' socket and file traffic, call by call, and the translations
+//! and transfers of Pinfold's endpoints.
 //!
 //! A trace is a stream of [`Event`]s, one for each call that moves bytes, in the order in which the
 //! calls ended. `docs/trace-format.md` has the file, byte by byte.
 //!
-//! - [`record`]: any program's calls, by watching it.
+//! - [`record`]: any program's calls, by watching it. [`translations`]: what its endpoints' own
+//!   translations say.
 //! - [`write`], [`read`]: the binary file, in blocks of bounded size; [`varint`]: its numbers.
 //! - [`text`]: the same as CSV and as lines of JSON. [`forms`]: any of the three.
 //! - [`cut`]: parts of a trace. [`summary`]: its totals.
@@ -19,6 +21,7 @@ pub mod summary;
 #[cfg(test)]
 mod tests;
 pub mod text;
+pub mod translations;
 mod varint;
 pub mod write;
 
@@ -28,8 +31,11 @@ pub use error::TraceError;
 
 /// The first bytes of a file.
 pub const MAGIC: [u8; 8] = *b"PINTRACE";
-/// The version that is written; others are refused.
-pub const VERSION: u16 = 1;
+/// The version that is written.
+pub const VERSION: u16 = 2;
+/// The oldest version that is read. Version 1 has the calls up to `copy_file_range`, and the kinds
+/// up to `other`.
+pub const VERSION_MIN: u16 = 1;
 /// Bytes of a name at most: the longest path of Linux. Longer ones are cut off.
 pub const NAME_MAX: usize = 4096;
 /// Segments of a call at most, as the kernel has it (`UIO_MAXIOV`).
@@ -159,6 +165,8 @@ words! {
         Device = "device",
         /// Anything else: an eventfd, a timer, a folder; or it could not be known.
         Other = "other",
+        /// An endpoint of Pinfold's: the one that translates, or the peer of a transfer.
+        Endpoint = "endpoint",
     }
 }
 
@@ -207,6 +215,18 @@ words! {
         Tee = "tee",
         /// `copy_file_range(2)`: within the kernel.
         CopyFileRange = "copy_file_range",
+        /// A translation that an endpoint's TLB had.
+        TlbHit = "tlb_hit",
+        /// A translation that its pin-down cache had.
+        PinHit = "pin_hit",
+        /// A translation whose memory was pinned for it.
+        PinMiss = "pin_miss",
+        /// A one-sided write into a peer's memory.
+        Put = "put",
+        /// A one-sided read of a peer's memory.
+        Get = "get",
+        /// A small active message to a peer.
+        Message = "message",
     }
 }
 
@@ -221,7 +241,19 @@ pub enum Way {
     Within,
 }
 
+impl Kind {
+    /// Returns whether files of a version have it.
+    pub fn is_of(self, version: u16) -> bool {
+        version > 1 || self <= Kind::Other
+    }
+}
+
 impl Call {
+    /// Returns whether files of a version have it.
+    pub fn is_of(self, version: u16) -> bool {
+        version > 1 || self <= Call::CopyFileRange
+    }
+
     /// The direction of its bytes.
     pub fn way(self) -> Way {
         match self {
@@ -229,6 +261,9 @@ impl Call {
             Call::Recvfrom | Call::Recvmsg | Call::Recvmmsg => Way::In,
             Call::Write | Call::Pwrite | Call::Writev | Call::Pwritev | Call::Pwritev2 => Way::Out,
             Call::Sendto | Call::Sendmsg | Call::Sendmmsg | Call::Vmsplice => Way::Out,
+            Call::TlbHit | Call::PinHit | Call::PinMiss => Way::Out,
+            Call::Put | Call::Message => Way::Out,
+            Call::Get => Way::In,
             Call::Sendfile | Call::Splice | Call::Tee | Call::CopyFileRange => Way::Within,
         }
     }

@@ -7,6 +7,7 @@ use std::{
 
 use super::{
     Call, Event, Kind, MAGIC, NAME_MAX, Object, SEGMENTS_MAX, Segment, Thread, TraceError, VERSION,
+    VERSION_MIN,
     varint::Bytes,
     write::{BLOCK_BYTES_MAX, CALLS, END, HEAD, Last, OBJECT, THREAD, sum},
 };
@@ -15,6 +16,7 @@ use super::{
 /// block.
 pub struct Reader<R> {
     input: R,
+    version: u16,
     /// Bytes read so far.
     at: u64,
     /// The number of the block, and of the next one.
@@ -41,6 +43,7 @@ impl<R: Read> Reader<R> {
     pub fn new(input: R) -> Result<Reader<R>, TraceError> {
         let mut reader = Reader {
             input,
+            version: VERSION,
             at: 0,
             block: 0,
             next: 0,
@@ -63,8 +66,11 @@ impl<R: Read> Reader<R> {
             return Err(reader.truncated());
         }
         match u16::from_le_bytes([head[8], head[9]]) {
-            VERSION => Ok(reader),
-            other => Err(TraceError::Version(other, VERSION)),
+            version @ VERSION_MIN..=VERSION => {
+                reader.version = version;
+                Ok(reader)
+            }
+            other => Err(TraceError::Version(other, VERSION_MIN, VERSION)),
         }
     }
 
@@ -161,7 +167,8 @@ impl<R: Read> Reader<R> {
                     self.threads.push(Arc::new(Thread { pid, tid, name: name(left)? }));
                 }
                 OBJECT => {
-                    let kind = *Kind::ALL.get(usize::from(left.byte()?))?;
+                    let kind = Kind::ALL.get(usize::from(left.byte()?));
+                    let kind = *kind.filter(|it| it.is_of(self.version))?;
                     let (device, inode) = (left.number()?, left.number()?);
                     self.objects.push(Arc::new(Object { kind, device, inode, name: name(left)? }));
                     self.last.segments.push((0, 0));
@@ -169,7 +176,8 @@ impl<R: Read> Reader<R> {
                 tag => break tag,
             }
         };
-        let call = *Call::ALL.get(usize::from(tag - CALLS))?;
+        let call = Call::ALL.get(usize::from(tag - CALLS));
+        let call = *call.filter(|it| it.is_of(self.version))?;
         let at_ns = left.difference(self.last.at_ns)?;
         let thread = Arc::clone(self.threads.get(usize::try_from(left.number()?).ok()?)?);
         let number = usize::try_from(left.number()?).ok()?;

@@ -42,7 +42,7 @@ pub struct Wishes {
 impl Default for Wishes {
     /// Everything but kinds that are none of sockets, pipes, files and devices; with names.
     fn default() -> Wishes {
-        let kinds = Kind::ALL.iter().copied().filter(|kind| *kind != Kind::Other).collect();
+        let kinds = [Kind::Socket, Kind::Pipe, Kind::File, Kind::Device].to_vec();
         Wishes { kinds, names: true }
     }
 }
@@ -312,6 +312,10 @@ fn messages(which: Call, call: &ptrace::Call) -> io::Result<Vec<Vec<Segment>>> {
             return headers.chunks_exact(MMSGHDR).map(|it| of_msghdr(pid, it)).collect();
         }
         Call::Sendfile | Call::Splice | Call::Tee | Call::CopyFileRange => Vec::new(),
+        // No calls of the kernel's.
+        Call::TlbHit | Call::PinHit | Call::PinMiss | Call::Put | Call::Get | Call::Message => {
+            Vec::new()
+        }
     };
     Ok(vec![one])
 }

@@ -35,6 +35,9 @@ pub const BULK: Recording = recording!("bulk sender", "bulk");
 /// A chat server and its clients.
 pub const CHAT: Recording = recording!("chat", "chat");
 
+/// An endpoint's own translations: messages over TCP from kept memory.
+pub const SENDS: Recording = recording!("an endpoint's sends", "sends");
+
 impl Recording {
     /// Its events, one by one.
     ///
@@ -172,7 +175,7 @@ pub fn copies(of: &Recording) -> Result<Vec<Copied>, TraceError> {
 mod tests {
     use super::*;
 
-    const ALL: [Recording; 6] = [SESSIONS, COMPILE, SPOOL, PIPE, BULK, CHAT];
+    const ALL: [Recording; 7] = [SESSIONS, COMPILE, SPOOL, PIPE, BULK, CHAT, SENDS];
 
     #[test]
     fn recordings_are_whole_and_short() {

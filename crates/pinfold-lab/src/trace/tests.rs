@@ -185,9 +185,9 @@ fn a_call_takes_eleven_bytes_and_blocks_are_told_apart() {
 fn errors_name_the_place() {
     let good = written(&events_of(1));
     let mut other = good.clone();
-    other[8] = 2;
+    other[8] = 3;
     let words = |bytes: &[u8]| read_back(bytes).1.unwrap().to_string();
-    assert!(words(&other).contains("version 2"), "{}", words(&other));
+    assert!(words(&other).contains("version 3"), "{}", words(&other));
     assert!(words(b"PINTR").contains("is no trace"));
     assert!(words(&[&good[..], b"x"].concat()).contains("bytes follow the end"));
     let cut = words(&good[..good.len() - 1]);

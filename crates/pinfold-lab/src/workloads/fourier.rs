@@ -243,4 +243,9 @@ impl Program for Fourier {
     }
 
     fn deliver(&mut self, _from: usize, _word: u64) {}
+
+    fn result(&self) -> Vec<u8> {
+        let number = |it: &Complex| [it.0.to_le_bytes(), it.1.to_le_bytes()].concat();
+        self.after.iter().flat_map(number).collect()
+    }
 }

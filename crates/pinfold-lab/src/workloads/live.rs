@@ -1,5 +1,6 @@
-//! Programs run for real: a thread and an endpoint for each rank, puts and gets by one-sided
-//! operations on registered memory, small messages by active messages.
+//! Programs run for real: an endpoint for each rank, puts and gets by one-sided operations on
+//! registered memory, small messages by active messages. [`run`] has the ranks in threads;
+//! [`processes`](super::processes) has them in processes of their own.
 
 use std::{
     process,
@@ -8,7 +9,7 @@ use std::{
         atomic::{AtomicU64, Ordering::Relaxed},
     },
     thread,
-    time::{Duration, Instant},
+    time::{Duration, Instant, SystemTime},
 };
 
 use pinfold::{Endpoint, PeerId, Progress, RegionKey, Registered, RemoteRegion, Rights};
@@ -20,6 +21,11 @@ const STORE: u32 = 1;
 const FENCE: u32 = 2;
 /// A rank waits no longer for the others' messages of a phase.
 const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Looks for the others' messages before a rank sleeps between two.
+const LOOKS: u32 = 200;
+/// The sleep between two later looks.
+const SLEEP: Duration = Duration::from_micros(100);
 
 /// Names of endpoints that this process made.
 static MADE: AtomicU64 = AtomicU64::new(0);
@@ -39,6 +45,14 @@ struct Wire {
     memory: Registered<Vec<u8>>,
     peers: Vec<Option<(PeerId, RemoteRegion)>>,
     rank: usize,
+    /// The moments when transfers were begun, ns of the system's clock.
+    at_ns: Vec<u64>,
+}
+
+/// Now, ns of the system's clock.
+fn now_ns() -> u64 {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
 }
 
 fn words(why: impl ToString) -> String {
@@ -66,6 +80,7 @@ impl Carrier for Wire {
     }
 
     fn carry(&mut self, transfer: Transfer) -> Result<(), String> {
+        self.at_ns.push(now_ns());
         let (own, theirs) = (transfer.own as usize, u64::from(transfer.theirs));
         let mut bytes = vec![0; transfer.bytes as usize];
         let remote = &self.peer(transfer.peer as usize)?.1;
@@ -79,6 +94,7 @@ impl Carrier for Wire {
     }
 
     fn store(&mut self, to: usize, word: u64) -> Result<(), String> {
+        self.at_ns.push(now_ns());
         let mut payload = [0; 10];
         payload[..2].copy_from_slice(&(self.rank as u16).to_le_bytes());
         payload[2..].copy_from_slice(&word.to_le_bytes());
@@ -129,16 +145,56 @@ impl Gate {
 /// The error of a rank that waits for one that failed.
 const BROKEN: &str = "another rank failed";
 
-/// The things that all ranks share.
+/// The way that ranks find each other, and wait for each other.
+pub(super) trait Meet {
+    /// The names of all ranks' endpoints.
+    fn names(&self) -> &[String];
+
+    /// Tells the others the key of this rank's memory, and returns all ranks' keys. Waits until
+    /// all ranks are here.
+    ///
+    /// # Errors
+    /// Another rank failed; in words, as for all of these.
+    fn keys(&self, rank: usize, key: RegionKey) -> Result<Vec<RegionKey>, String>;
+
+    /// Waits until all ranks are here.
+    ///
+    /// # Errors
+    /// As [`Meet::keys`].
+    fn wait(&self) -> Result<(), String>;
+
+    /// Returns whether another rank is known to have failed.
+    fn is_broken(&self) -> bool;
+}
+
+/// A meeting of ranks in threads.
 struct Meeting {
     names: Vec<String>,
     keys: Mutex<Vec<Option<RegionKey>>>,
     gate: Gate,
 }
 
-impl Meeting {
+impl Meet for Meeting {
+    fn names(&self) -> &[String] {
+        &self.names
+    }
+
+    fn keys(&self, rank: usize, key: RegionKey) -> Result<Vec<RegionKey>, String> {
+        self.keys.lock().map_err(words)?[rank] = Some(key);
+        self.wait()?;
+        let keys = self.keys.lock().map_err(words)?;
+        let key = |(other, key): (usize, &Option<RegionKey>)| {
+            key.ok_or_else(|| format!("rank {other} did not begin"))
+        };
+        keys.iter().enumerate().map(key).collect()
+    }
+
     fn wait(&self) -> Result<(), String> {
         self.gate.wait(self.names.len())
+    }
+
+    fn is_broken(&self) -> bool {
+        self.gate.state.lock().map_or(true, |state| state.broken)
     }
 }
 
@@ -172,58 +228,77 @@ fn endpoint(name: &str, inbox: &Arc<Mutex<Inbox>>) -> Result<Endpoint, String> {
 /// Connects a rank with all others and opens their memory.
 fn wire(
     rank: usize,
-    bytes: usize,
-    meeting: &Meeting,
+    memory: Vec<u8>,
+    meeting: &dyn Meet,
     inbox: &Arc<Mutex<Inbox>>,
 ) -> Result<Wire, String> {
-    let endpoint = endpoint(&meeting.names[rank], inbox)?;
-    let memory = endpoint.register(vec![0; bytes.max(1)], Rights::ReadWrite).map_err(words)?;
-    meeting.keys.lock().map_err(words)?[rank] = Some(memory.key());
-    meeting.wait()?;
+    let endpoint = endpoint(&meeting.names()[rank], inbox)?;
+    let memory = endpoint.register(memory, Rights::ReadWrite).map_err(words)?;
+    let keys = meeting.keys(rank, memory.key())?;
     let mut peers = Vec::new();
-    for (other, name) in meeting.names.iter().enumerate() {
-        let key = meeting.keys.lock().map_err(words)?[other];
+    for (other, (name, key)) in meeting.names().iter().zip(&keys).enumerate() {
         peers.push(if other == rank {
             None
         } else {
-            let key = key.ok_or_else(|| format!("rank {other} did not begin"))?;
             let peer = endpoint.connect(name).map_err(words)?;
-            Some((peer, endpoint.open_region(peer, &key).map_err(words)?))
+            Some((peer, endpoint.open_region(peer, key).map_err(words)?))
         });
     }
     meeting.wait()?;
-    Ok(Wire { endpoint, memory, peers, rank })
+    Ok(Wire { endpoint, memory, peers, rank, at_ns: Vec::new() })
 }
 
 /// Waits until all that was sent in a phase is here and everywhere.
 fn end_phase(
     wire: &Wire,
     phase: usize,
-    meeting: &Meeting,
+    meeting: &dyn Meet,
     inbox: &Mutex<Inbox>,
 ) -> Result<(), String> {
     for (peer, remote) in wire.others() {
         remote.flush().map_err(words)?;
         wire.endpoint.call(*peer, FENCE, &[]).map_err(words)?;
     }
-    let expected = (meeting.names.len() - 1) * (phase + 1);
-    let begun = Instant::now();
+    let expected = (meeting.names().len() - 1) * (phase + 1);
+    let (begun, mut looks) = (Instant::now(), 0);
     while inbox.lock().map_err(words)?.fences < expected {
-        if meeting.gate.state.lock().map_err(words)?.broken {
+        if meeting.is_broken() {
             return Err(BROKEN.into());
         }
         if begun.elapsed() > PATIENCE {
             return Err(format!("phase {phase} of rank {} does not end", wire.rank));
         }
-        thread::yield_now();
+        looks += 1;
+        // With more ranks than processors the others have to get theirs.
+        if looks < LOOKS { thread::yield_now() } else { thread::sleep(SLEEP) }
     }
     Ok(())
 }
 
-fn rank<P: Program>(rank: usize, program: &mut P, meeting: &Meeting) -> Result<Log, String> {
-    let ranks = meeting.names.len();
+/// The transfers of a rank, and when and where they were.
+pub(super) struct Traced {
+    /// The transfers, phase by phase.
+    pub(super) log: Log,
+    /// The moments when they were begun, in their order, ns of the system's clock.
+    pub(super) at_ns: Vec<u64>,
+    /// The address of the rank's memory.
+    pub(super) address: u64,
+}
+
+/// Runs a rank's part of a program.
+///
+/// # Errors
+/// It could not begin, a transfer failed, another rank failed, or the program said so; in words.
+pub(super) fn rank(
+    rank: usize,
+    program: &mut dyn Program,
+    meeting: &dyn Meet,
+) -> Result<Traced, String> {
+    let ranks = meeting.names().len();
     let inbox = Arc::new(Mutex::new(Inbox { words: vec![Vec::new(); ranks], fences: 0 }));
-    let mut wire = wire(rank, program.memory_bytes(), meeting, &inbox)?;
+    let memory = vec![0; program.memory_bytes().max(1)];
+    let address = memory.as_ptr().addr() as u64;
+    let mut wire = wire(rank, memory, meeting, &inbox)?;
     let mut all = Vec::new();
     for phase in 0.. {
         let mut log = Vec::new();
@@ -242,7 +317,7 @@ fn rank<P: Program>(rank: usize, program: &mut P, meeting: &Meeting) -> Result<L
             break;
         }
     }
-    Ok(all)
+    Ok(Traced { log: all, at_ns: wire.at_ns, address })
 }
 
 /// Runs a program, each rank's part of it in a thread with an endpoint of its own, on this host.
@@ -264,7 +339,10 @@ pub fn run<P: Program + Send>(programs: &mut [P]) -> Result<Vec<Log>, String> {
             .enumerate()
             .map(|(at, program)| {
                 let meeting = &meeting;
-                scope.spawn(move || rank(at, program, meeting).inspect_err(|_| meeting.gate.end()))
+                scope.spawn(move || {
+                    let done = rank(at, program, meeting).map(|it| it.log);
+                    done.inspect_err(|_| meeting.gate.end())
+                })
             })
             .collect();
         let end = |thread: thread::ScopedJoinHandle<'_, Result<Log, String>>| {

@@ -151,4 +151,8 @@ impl Program for Matrix {
     }
 
     fn deliver(&mut self, _from: usize, _word: u64) {}
+
+    fn result(&self) -> Vec<u8> {
+        self.product.iter().flatten().flat_map(|it| it.to_le_bytes()).collect()
+    }
 }

@@ -11,6 +11,7 @@ pub mod integer_sort;
 pub mod live;
 pub mod lockstep;
 pub mod matrix;
+pub mod processes;
 pub mod radix;
 pub mod references;
 pub mod sample;
@@ -33,6 +34,9 @@ pub trait Program {
     /// Takes a small message. Called between phases: all messages of a rank in their order, the
     /// ranks in theirs.
     fn deliver(&mut self, from: usize, word: u64);
+
+    /// The bytes of this rank's part of the result: the same whenever and however it ran.
+    fn result(&self) -> Vec<u8>;
 }
 
 /// The kind of a transfer.

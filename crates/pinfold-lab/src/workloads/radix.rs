@@ -1,5 +1,5 @@
 //! Radix sort, least significant digit first: keys are grouped by digit, and each rank puts its
-//! groups where they belong.
+//! groups where they belong, or sends each key with its place in a small message.
 
 use super::{Node, Program, bytes_of, keys_of};
 use crate::random::Random;
@@ -17,6 +17,8 @@ const COUNTS: usize = DIGITS * 4;
 pub struct Radix {
     keys: usize,
     ranks: usize,
+    /// Each key goes in a message of its own.
+    small: bool,
     /// The keys as they were.
     before: Vec<u32>,
     now: Vec<u32>,
@@ -28,9 +30,15 @@ impl Radix {
         let part = |rank| {
             let mut random = Random::new(seed, rank as u64);
             let before: Vec<u32> = (0..keys).map(|_| random.word() as u32).collect();
-            Radix { keys, ranks, now: before.clone(), before }
+            Radix { keys, ranks, small: false, now: before.clone(), before }
         };
         (0..ranks).map(part).collect()
+    }
+
+    /// The same by small messages, one for each key that goes to another rank.
+    pub fn small(ranks: usize, keys: usize, seed: u64) -> Vec<Radix> {
+        let small = |part| Radix { small: true, ..part };
+        Radix::all(ranks, keys, seed).into_iter().map(small).collect()
     }
 
     /// The keys before and after, of all ranks.
@@ -52,6 +60,31 @@ impl Radix {
     fn counts(&self, rank: usize) -> usize {
         self.keys * 8 + rank * COUNTS
     }
+
+    /// Sends each key with its place, digit by digit; `from` are the groups' beginnings in `out`,
+    /// and `to` their places among all ranks' keys.
+    fn send_keys(
+        &mut self,
+        node: &mut Node<'_>,
+        out: &[u32],
+        from: &[usize],
+        to: &[usize],
+    ) -> Result<(), String> {
+        let mut now = vec![0; self.keys];
+        for digit in 0..DIGITS {
+            for (at, key) in out[from[digit]..from[digit + 1]].iter().enumerate() {
+                let (rank, at) = ((to[digit] + at) / self.keys, (to[digit] + at) % self.keys);
+                if rank == node.rank() {
+                    now[at] = *key;
+                } else {
+                    node.store(rank, (at as u64) << 32 | u64::from(*key))?;
+                }
+            }
+        }
+        // The others' keys come when the phase has ended.
+        self.now = now;
+        Ok(())
+    }
 }
 
 fn digit(key: u32, pass: usize) -> usize {
@@ -66,7 +99,7 @@ impl Program for Radix {
     fn phase(&mut self, phase: usize, node: &mut Node<'_>) -> Result<bool, String> {
         let (pass, me) = (phase / 2, node.rank());
         if phase.is_multiple_of(2) {
-            if pass > 0 {
+            if pass > 0 && !self.small {
                 self.now = keys_of(&node.read(0, self.keys * 4)?);
             }
             if pass == PASSES {
@@ -97,6 +130,9 @@ impl Program for Radix {
             out[*at] = *key;
             *at += 1;
         }
+        if self.small {
+            return self.send_keys(node, &out, &local, &place).map(|()| true);
+        }
         node.write(self.out(), &bytes_of(&out))?;
         for digit in 0..DIGITS {
             let (mut from, mut to) = (local[digit], place[digit]);
@@ -114,5 +150,13 @@ impl Program for Radix {
         Ok(true)
     }
 
-    fn deliver(&mut self, _from: usize, _word: u64) {}
+    fn deliver(&mut self, _from: usize, word: u64) {
+        if let Some(key) = self.now.get_mut((word >> 32) as usize) {
+            *key = word as u32;
+        }
+    }
+
+    fn result(&self) -> Vec<u8> {
+        bytes_of(&self.now)
+    }
 }

@@ -205,4 +205,8 @@ impl Program for Sample {
     fn deliver(&mut self, from: usize, word: u64) {
         self.words.push((from, word));
     }
+
+    fn result(&self) -> Vec<u8> {
+        bytes_of(&self.now)
+    }
 }

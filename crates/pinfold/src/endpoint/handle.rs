@@ -132,6 +132,7 @@ impl Endpoint {
 
     pub(crate) fn from_config(config: Config) -> Result<Endpoint> {
         config.check()?;
+        status::translations::begin();
         let dedicated = config.progress == Progress::Dedicated;
         let shared = Shared::new(config)?;
         let endpoint = Endpoint { owner: Arc::new(Owner { shared }) };

@@ -21,6 +21,7 @@
 //! - `publish`: the endpoint's side; `tallies`: counters outside its lock.
 //! - `counters`, `view`: the types that a reader gets.
 //! - `report`: counters of closed endpoints, left for the program that started the process.
+//! - `translations`: how memory was found, sent to the program that asked for it.
 //! - `decode`: from a copy of a page to those; `discover`: all the pages there are.
 
 mod counters;
@@ -31,6 +32,7 @@ mod page;
 mod publish;
 mod report;
 mod tallies;
+pub(crate) mod translations;
 mod view;
 
 #[cfg(test)]
@@ -39,8 +41,6 @@ mod tests;
 use crate::sync::{AtomicU64, Ordering};
 
 pub(crate) use self::layout::VERSION;
-#[doc(hidden)]
-pub use self::report::{DIRECTORY, Report, report, reports};
 pub use self::{
     counters::{Counters, OneSidedCount, PathCount, PeerCounters},
     discover::{endpoints, endpoints_of},
@@ -50,6 +50,11 @@ pub(crate) use self::{
     layout::{flags, state},
     publish::{Identity, Introduction, PeerRecord, Status},
     tallies::{Tallies, UnlockedWords},
+};
+#[doc(hidden)]
+pub use self::{
+    report::{DIRECTORY, Report, report, reports},
+    translations::SOCKET,
 };
 
 /// The credit that one unexpected message costs beside its bytes: the receiver's bookkeeping for

@@ -6,6 +6,7 @@ mod mpi;
 mod nas;
 mod pin;
 mod policy;
+mod translated;
 
 use crate::experiment::{Experiment, Paper};
 
@@ -61,6 +62,15 @@ pub const EXPERIMENTS: &[Experiment] = &[
                library's pin-down cache, with room for 256 KiB to 8 MiB",
         claim: "LRU is good where some buffers are popular, and bad in loops and scans",
         run: policy::run,
+    },
+    Experiment {
+        id: "pm-sends",
+        paper: Paper::Pm,
+        title: "an endpoint's own translations",
+        what: "Beyond the paper: recorded translations of messages that leave from kept memory, \
+               replayed in the library's TLB and pin-down cache of several sizes",
+        claim: "the caches answer as the endpoint's did, and misses fall with the budget",
+        run: translated::run,
     },
 ];
 

@@ -162,6 +162,7 @@ pub const PENTIUM_4: Processor = Processor {
     waits_for_dirty: true,
     // Memory: reading the time stamp counter takes some 80 cycles.
     start: 80.0,
+    // Paper, section 4.4: DDR memory of 400 MHz. Taken: two channels of it, as the Opteron has.
     dram: DDR400,
     frames: Frames::Random(0),
 };

@@ -11,6 +11,7 @@
 //! - `stack`: both, one over the other, over a back end that pins.
 //! - [`own`]: this process's own memory, by such a stack over the means of this machine, and
 //!   watched; one for all endpoints.
+//! - [`told`]: translations of endpoints, told to whoever records them.
 //!
 //! None of the first three knows whether a mapping is still the one that was translated or pinned.
 //! An owner that learns of a change invalidates; an owner that cannot learn of changes must not
@@ -23,6 +24,8 @@ pub mod pincache;
 #[cfg(not(loom))]
 pub(crate) mod stack;
 pub mod tlb;
+#[cfg(not(loom))]
+pub mod told;
 
 pub use level::TranslationLevel;
 

@@ -117,6 +117,11 @@ impl Share {
         self.memory.end_told(hold)
     }
 
+    /// The number of this share among those of the process, from 1 on.
+    pub(crate) fn number(&self) -> u64 {
+        self.account.id.0
+    }
+
     /// Bytes of this share that are pinned.
     pub(crate) fn pinned_bytes(&self) -> u64 {
         self.account.gauges.pinned_bytes()

@@ -37,6 +37,7 @@ use crate::{
     memory::translate::{
         TranslationLevel,
         own::{OwnHold, process::Share},
+        told,
     },
     policy::route::PinLimits,
 };
@@ -379,9 +380,10 @@ impl Rings {
                 slots.push(Way::Copied);
                 continue;
             }
-            let held = share.translate(part.ptr.addr() as u64, part.len as u64).ok();
-            let Some(hold) = held else { break };
+            let (start, len) = (part.ptr.addr() as u64, part.len as u64);
+            let Ok(hold) = share.translate(start, len) else { break };
             by_level[hold.level() as usize] += 1;
+            told::tell(share.number(), start, len, hold.level());
             let slot = hold.slot();
             holds.push(Some(hold));
             let Some(slot) = slot else { break };
