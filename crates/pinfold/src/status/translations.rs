@@ -2,7 +2,7 @@
 //! `pinfold trace record --translations`.
 //!
 //! Each is a datagram, to the socket that [`SOCKET`] names. A process that sends waits until its
-//! datagram has room there, and sends no more once nobody listens.
+//! datagram has room there, at most [`PATIENCE`], and sends no more once nobody listens.
 
 use std::{
     env,
@@ -12,12 +12,16 @@ use std::{
         Once,
         atomic::{AtomicBool, Ordering::Relaxed},
     },
+    time::Duration,
 };
 
 use crate::memory::translate::told;
 
 /// The environment variable that names the socket's file. Unset or empty: nothing is sent.
 pub const SOCKET: &str = "PINFOLD_TRANSLATIONS";
+
+/// The longest wait for a recorder that does not read.
+const PATIENCE: Duration = Duration::from_secs(1);
 
 static ONCE: Once = Once::new();
 
@@ -35,6 +39,7 @@ pub(crate) fn begin() {
 fn connected(path: &Path) -> std::io::Result<UnixDatagram> {
     let socket = UnixDatagram::unbound()?;
     socket.connect(path)?;
+    socket.set_write_timeout(Some(PATIENCE))?;
     Ok(socket)
 }
 
