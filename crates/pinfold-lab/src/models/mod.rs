@@ -14,4 +14,5 @@ pub mod pm;
 pub mod ppc601;
 pub mod residency;
 pub mod sbus;
+pub mod sets;
 pub mod unet;
