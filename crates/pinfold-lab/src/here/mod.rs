@@ -5,4 +5,6 @@ pub mod blocks;
 pub mod copying;
 pub mod memory;
 pub mod pinning;
+pub mod remapping;
+pub mod speeds;
 pub mod timing;

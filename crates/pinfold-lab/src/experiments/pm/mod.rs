@@ -2,6 +2,8 @@
 
 mod band;
 mod copy;
+mod cross;
+mod memlock;
 mod mpi;
 mod nas;
 mod pin;
@@ -61,6 +63,25 @@ pub const EXPERIMENTS: &[Experiment] = &[
                library's pin-down cache, with room for 256 KiB to 8 MiB",
         claim: "LRU is good where some buffers are popular, and bad in loops and scans",
         run: policy::run,
+    },
+    Experiment {
+        id: "pm-memlock",
+        paper: Paper::Pm,
+        title: "policies of eviction over all of memlock",
+        what: "Beyond the paper: the policies of `pm-policy` with room for 64 KiB to 8 GiB, on \
+               traces of up to 16 GiB and on recorded ones, beside Belady's optimum",
+        claim: "no policy comes near the optimum between a hundredth of the buffers and all of \
+                them, and more memory gains more than another policy",
+        run: memlock::run,
+    },
+    Experiment {
+        id: "pm-cross",
+        paper: Paper::Pm,
+        title: "pinning each time, registering or copying",
+        what: "Beyond the paper: the cheapest of the three by the length of a message and the \
+               cache's hit ratio, for PM's machine and by the costs that the library begins with",
+        claim: "pinning pays from some length on, in PM's cache the sooner the more it hits",
+        run: cross::run,
     },
 ];
 
