@@ -5,5 +5,7 @@ pub mod blocks;
 pub mod copying;
 pub mod memory;
 pub mod pinning;
+pub mod remapping;
 pub mod sends;
+pub mod speeds;
 pub mod timing;

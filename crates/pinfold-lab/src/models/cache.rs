@@ -1,5 +1,7 @@
 //! A cache with sets, the least recently used line of which goes, and dirty lines.
 
+use super::sets::Sets;
+
 /// The outcome of an access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
@@ -9,12 +11,6 @@ pub enum Access {
     Miss,
     /// The line is fetched, and the line with this address is written back for it.
     WriteBack(u64),
-}
-
-#[derive(Clone, Copy, Debug)]
-struct Line {
-    number: u64,
-    dirty: bool,
 }
 
 /// A line that went for another one.
@@ -29,8 +25,8 @@ pub struct Gone {
 /// A cache.
 #[derive(Clone, Debug)]
 pub struct Cache {
-    sets: Vec<Vec<Line>>,
-    ways: usize,
+    /// For each line whether it is dirty.
+    lines: Sets<bool>,
     line_shift: u32,
 }
 
@@ -39,9 +35,8 @@ impl Cache {
     /// hardware, else both are rounded up.
     pub fn new(bytes: usize, ways: usize, line_bytes: usize) -> Cache {
         let (ways, line_bytes) = (ways.max(1), line_bytes.max(1).next_power_of_two());
-        let sets = (bytes / ways / line_bytes).max(1).next_power_of_two();
-        let set = Vec::with_capacity(ways);
-        Cache { sets: vec![set; sets], ways, line_shift: line_bytes.trailing_zeros() }
+        let lines = Sets::new(bytes / ways / line_bytes, ways);
+        Cache { lines, line_shift: line_bytes.trailing_zeros() }
     }
 
     /// Reads or writes at an address.
@@ -57,47 +52,30 @@ impl Cache {
 
     /// Reads or writes at an address if its line is there, and returns whether it is.
     pub fn touch(&mut self, address: u64, writes: bool) -> bool {
-        let number = address >> self.line_shift;
-        let set = self.set(number);
-        let Some(at) = set.iter().rposition(|line| line.number == number) else { return false };
-        // The newest line is the last.
-        let line = set.remove(at);
-        set.push(Line { number, dirty: line.dirty || writes });
+        let Some(dirty) = self.lines.touch(address >> self.line_shift) else { return false };
+        *dirty |= writes;
         true
     }
 
     /// Puts a line in that is not there, and returns the line that goes for it.
     pub fn fill(&mut self, address: u64, dirty: bool) -> Option<Gone> {
-        let (number, ways, shift) = (address >> self.line_shift, self.ways, self.line_shift);
-        let set = self.set(number);
-        let gone = (set.len() == ways).then(|| set.remove(0));
-        set.push(Line { number, dirty });
-        gone.map(|line| Gone { address: line.number << shift, dirty: line.dirty })
+        let gone = self.lines.fill(address >> self.line_shift, dirty);
+        gone.map(|(line, dirty)| Gone { address: line << self.line_shift, dirty })
     }
 
     /// Returns whether the line of an address is dirty, if it is there. Its age stays.
     pub fn holds(&self, address: u64) -> Option<bool> {
-        let number = address >> self.line_shift;
-        let set = &self.sets[number as usize & (self.sets.len() - 1)];
-        set.iter().find(|line| line.number == number).map(|line| line.dirty)
-    }
-
-    fn set(&mut self, number: u64) -> &mut Vec<Line> {
-        let at = number as usize & (self.sets.len() - 1);
-        &mut self.sets[at]
+        self.lines.get(address >> self.line_shift).copied()
     }
 
     /// Drops a line without writing it back. Returns whether it was dirty, if it was there.
     pub fn drop_line(&mut self, address: u64) -> Option<bool> {
-        let number = address >> self.line_shift;
-        let set = self.set(number);
-        let at = set.iter().position(|line| line.number == number)?;
-        Some(set.remove(at).dirty)
+        self.lines.take(address >> self.line_shift)
     }
 
     /// Empties it.
     pub fn flush(&mut self) {
-        self.sets.iter_mut().for_each(Vec::clear);
+        self.lines.clear();
     }
 }
 

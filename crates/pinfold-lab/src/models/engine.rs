@@ -17,8 +17,9 @@ impl Engine {
     /// rounded up to clocks: 0 if the next one is always queued.
     pub fn new(with: Dram, channels: u64, submission_ns: f64) -> Engine {
         let channels = vec![Controller::new(with); channels.max(1) as usize];
-        let submission = (submission_ns * with.mhz / 1000.0).ceil() as u64;
-        Engine { channels, with, submission }
+        let mut engine = Engine { channels, with, submission: 0 };
+        engine.submission = engine.clocks(submission_ns);
+        engine
     }
 
     /// The most that all channels can carry, 10^6 bytes a second.
@@ -41,14 +42,30 @@ impl Engine {
             let end = block.min(at + buffer.max(step));
             for (first, writes) in [(from, false), (to, true)] {
                 for offset in (at..end).step_by(step as usize) {
-                    let line = (first + offset) / step;
-                    let count = self.channels.len() as u64;
-                    let channel = &mut self.channels[(line % count) as usize];
-                    channel.burst_at(line / count * step, writes, start);
+                    self.line(first + offset, writes, start);
                 }
             }
             at = end;
         }
+    }
+
+    /// Transfers the line at an address, which is not asked for before the clock `from`. Returns
+    /// the clock at which its data end.
+    pub fn line(&mut self, address: u64, writes: bool, from: u64) -> u64 {
+        let step = self.with.burst_bytes();
+        let (line, count) = (address / step, self.channels.len() as u64);
+        let channel = &mut self.channels[(line % count) as usize];
+        channel.burst_at(line / count * step, writes, from)
+    }
+
+    /// The clocks of so many nanoseconds, rounded up.
+    pub fn clocks(&self, ns: f64) -> u64 {
+        (ns * self.with.mhz / 1000.0).ceil() as u64
+    }
+
+    /// The time of so many clocks, ns.
+    pub fn ns(&self, clocks: u64) -> f64 {
+        clocks as f64 * 1000.0 / self.with.mhz
     }
 
     /// The part of the buses' time that carried so many bytes.

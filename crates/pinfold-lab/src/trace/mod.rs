@@ -9,7 +9,7 @@
 //! - [`write`], [`read`]: the binary file, in blocks of bounded size; [`varint`]: its numbers.
 //! - [`text`]: the same as CSV and as lines of JSON. [`forms`]: any of the three.
 //! - [`cut`]: parts of a trace. [`summary`]: its totals.
-//! - [`replay`]: page references and areas, for the experiments.
+//! - [`replay`]: page references and areas, for the experiments. [`touched`]: memory and sites.
 
 pub mod cut;
 mod error;
@@ -21,6 +21,7 @@ pub mod summary;
 #[cfg(test)]
 mod tests;
 pub mod text;
+pub mod touched;
 pub mod translations;
 mod varint;
 pub mod write;

@@ -50,10 +50,10 @@ impl Recording {
 
 /// Processes, numbered in their order.
 #[derive(Default)]
-struct Processes(HashMap<u32, u32>);
+pub(super) struct Processes(HashMap<u32, u32>);
 
 impl Processes {
-    fn number(&mut self, event: &Event) -> u32 {
+    pub(super) fn number(&mut self, event: &Event) -> u32 {
         let next = self.0.len() as u32;
         *self.0.entry(event.thread.pid).or_insert(next)
     }

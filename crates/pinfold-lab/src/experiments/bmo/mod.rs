@@ -1,8 +1,11 @@
 //! Experiments of block memory operations.
 
+mod choice;
 mod copybench;
 mod engine;
 mod future;
+mod predict;
+mod present;
 mod probe;
 mod profile;
 mod rdma;
@@ -105,5 +108,33 @@ pub const EXPERIMENTS: &[Experiment] = &[
         what: "Table 7.3: five NAS programs over plain messages, offload and RDMA",
         claim: "RDMA is faster in all five, offload in two",
         run: rdma::run,
+    },
+    Experiment {
+        id: "bmo-choice",
+        paper: Paper::Bmo,
+        title: "the probe that pays",
+        what: "Beyond the paper: the cycles that a probe may take so that choosing each copy by \
+               two probes pays, in five recorded programs and by size of block",
+        claim: "a probe has to be far cheaper than a line from memory",
+        run: choice::run,
+    },
+    Experiment {
+        id: "bmo-predict",
+        paper: Paper::Bmo,
+        title: "predictors of reuse",
+        what: "Beyond the paper: how often last-time, 2-bit and history predictors and the \
+               library's sites are right about a destination's reuse, in six recorded programs",
+        claim: "by its site reuse is told better than by a fixed guess; that is not yet time saved",
+        run: predict::run,
+    },
+    Experiment {
+        id: "bmo-ddr5",
+        paper: Paper::Bmo,
+        title: "a copy engine of today",
+        what: "Beyond the paper: the engine over DDR5-4800 by the latency of asking for a copy, \
+               by page splits and their translation, and by the caches' answers",
+        claim: "short blocks wait for the engine to be asked, small pages for their translation, \
+                and few questions at a time for the caches",
+        run: present::run,
     },
 ];

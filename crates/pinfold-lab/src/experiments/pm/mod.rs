@@ -2,6 +2,8 @@
 
 mod band;
 mod copy;
+mod cross;
+mod memlock;
 mod mpi;
 mod nas;
 mod pin;
@@ -71,6 +73,25 @@ pub const EXPERIMENTS: &[Experiment] = &[
                replayed in the library's TLB and pin-down cache of several sizes",
         claim: "the caches answer as the endpoint's did, and misses fall with the budget",
         run: translated::run,
+    },
+    Experiment {
+        id: "pm-memlock",
+        paper: Paper::Pm,
+        title: "policies of eviction over all of memlock",
+        what: "Beyond the paper: the policies of `pm-policy` with room for 64 KiB to 8 GiB, on \
+               traces of up to 16 GiB and on recorded ones, beside Belady's optimum",
+        claim: "no policy comes near the optimum between a hundredth of the buffers and all of \
+                them, and more memory gains more than another policy",
+        run: memlock::run,
+    },
+    Experiment {
+        id: "pm-cross",
+        paper: Paper::Pm,
+        title: "pinning each time, registering or copying",
+        what: "Beyond the paper: the cheapest of the three by the length of a message and the \
+               cache's hit ratio, for PM's machine and by the costs that the library begins with",
+        claim: "pinning pays from some length on, in PM's cache the sooner the more it hits",
+        run: cross::run,
     },
 ];
 

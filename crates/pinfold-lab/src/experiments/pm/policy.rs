@@ -34,7 +34,7 @@ struct Trace {
 }
 
 /// The buffers of so many transfers, by Zipf's law.
-fn zipf(random: &mut Random, buffers: u64, count: usize) -> Vec<u64> {
+pub(super) fn zipf(random: &mut Random, buffers: u64, count: usize) -> Vec<u64> {
     let popular = Zipf::new(random, buffers);
     (0..count).map(|_| popular.pick(random)).collect()
 }
@@ -58,7 +58,7 @@ fn traces(run: &Run<'_>, count: usize) -> Result<Vec<Trace>, LabError> {
 }
 
 /// The position of each transfer's next one of the same buffer, or `u64::MAX`.
-fn nexts(buffers: &[u64]) -> Vec<u64> {
+pub(super) fn nexts(buffers: &[u64]) -> Vec<u64> {
     let mut seen = HashMap::new();
     let mut nexts = vec![u64::MAX; buffers.len()];
     for (at, buffer) in buffers.iter().enumerate().rev() {

@@ -1,9 +1,12 @@
 //! Experiments of U-Net/MM.
 
 mod costs;
+mod fair;
+mod pages;
 mod scale;
 mod shared;
 mod size;
+mod stream;
 mod tlb;
 mod works;
 
@@ -58,6 +61,35 @@ pub const EXPERIMENTS: &[Experiment] = &[
                4 KB to 2 MB, shared or divided, and with an attacker",
         claim: "more endpoints miss more, and an attacker hurts them where the TLB is shared",
         run: shared::run,
+    },
+    Experiment {
+        id: "unet-pages",
+        paper: Paper::Unet,
+        title: "large pages, and the IOTLB",
+        what: "Beyond the paper: 16 to 4,096 entries of 1 to 8 ways for pages of 4 KB, 64 KB and \
+               2 MB on recorded traces, their pins, and mappings that go with their transfers",
+        claim: "larger pages miss less and pin more, and an IOTLB is of use only if mappings stay",
+        run: pages::run,
+    },
+    Experiment {
+        id: "unet-fair",
+        paper: Paper::Unet,
+        title: "a TLB in parts, and fairness",
+        what: "Beyond the paper: a TLB of 16,384 entries shared, in 16, 256 or 4,096 parts, for \
+               100 to 1,000,000 endpoints by Zipf's law, with 1 to 4,096 attackers",
+        claim: "parts confine one attacker, cost misses, and do not help against as many attackers",
+        run: fair::run,
+    },
+    Experiment {
+        id: "unet-stream",
+        paper: Paper::Unet,
+        title: "a hundred million references",
+        what: "Beyond the paper: a recording over and over and Zipf traffic, each of 100,000,000 \
+               references in a full run, through the TLB and the pin-down cache as they come; and \
+               the speed of the models on this machine",
+        claim: "streams of any length need no more memory, and settle; models take a million \
+                references a second or more",
+        run: stream::run,
     },
     Experiment {
         id: "unet-impl",

@@ -34,19 +34,20 @@ const FEW: (u64, usize) = (256, 1024);
 
 /// Look-ups and misses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Counts {
-    look_ups: u64,
-    misses: u64,
+pub(super) struct Counts {
+    pub(super) look_ups: u64,
+    pub(super) misses: u64,
 }
 
 impl Counts {
-    fn percent(self) -> f64 {
+    pub(super) fn percent(self) -> f64 {
         100.0 * self.misses as f64 / self.look_ups.max(1) as f64
     }
 }
 
 /// The look-ups of all endpoints.
-struct Traffic {
+#[derive(Clone)]
+pub(super) struct Traffic {
     law: Zipf,
     random: Random,
     endpoints: u64,
@@ -59,7 +60,7 @@ struct Traffic {
 type Attacked = Vec<[[f64; 2]; 2]>;
 
 impl Traffic {
-    fn new(run: &Run<'_>, endpoints: u64, attack: u64) -> Traffic {
+    pub(super) fn new(run: &Run<'_>, endpoints: u64, attack: u64) -> Traffic {
         // The same endpoints are popular, whatever the TLB.
         let mut random = run.random(endpoints);
         let law = Zipf::new(&mut random, endpoints);
@@ -67,7 +68,7 @@ impl Traffic {
     }
 
     /// Endpoint and address of the next look-up; the attacker's endpoint is the last.
-    fn next(&mut self, page_bytes: u64) -> (u64, u64) {
+    pub(super) fn next(&mut self, page_bytes: u64) -> (u64, u64) {
         if self.random.below(100) < self.attack {
             self.fresh += 1;
             return (self.endpoints, (self.endpoints + 1) * APART + self.fresh * page_bytes);
@@ -77,14 +78,14 @@ impl Traffic {
     }
 }
 
-fn tlb(sets: usize, ways: usize, page_bytes: u64) -> Result<Tlb<u64>, LabError> {
+pub(super) fn tlb(sets: usize, ways: usize, page_bytes: u64) -> Result<Tlb<u64>, LabError> {
     // The history tells compulsory misses apart, which are not asked for here.
     let geometry = Geometry { sets, ways, victims: 0, page_bytes, history_groups_max: 0 };
     Tlb::new(geometry).map_err(|why| failed(ID, why))
 }
 
 /// Looks up a page, and puts it in if it is missing. Returns whether it was there.
-fn look_up(tlb: &mut Tlb<u64>, endpoint: u64, address: u64) -> bool {
+pub(super) fn look_up(tlb: &mut Tlb<u64>, endpoint: u64, address: u64) -> bool {
     let (space, rights) = (SpaceId(endpoint), Rights::ReadWrite);
     if let Lookup::Hit(_) = tlb.look_up(space, address, rights) {
         return true;

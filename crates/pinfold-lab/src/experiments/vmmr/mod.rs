@@ -9,6 +9,7 @@ mod partial;
 mod pools;
 mod random;
 mod random_test;
+mod shoot;
 mod total;
 
 use crate::{
@@ -100,6 +101,16 @@ pub const EXPERIMENTS: &[Experiment] = &[
         what: "Section 1: an SBus interface with an IOMMU of 16 entries for 1 MB",
         claim: "remapping has fifteen times its bandwidth, and no limit of 1 MB",
         run: dvma::run,
+    },
+    Experiment {
+        id: "vmmr-shoot",
+        paper: Paper::Vmmr,
+        title: "remapping beside other cores",
+        what: "Beyond the paper: the fragments that the library's plan moves, by their size and \
+               the cores that take shoot-downs, with the cost of an interrupt as a parameter",
+        claim: "each core that has to drop its translations makes the shortest fragment that is \
+                worth moving longer",
+        run: shoot::run,
     },
 ];
 

@@ -90,11 +90,25 @@ impl<E: Evict> Pinning<E> {
     /// # Errors
     /// No pages.
     pub fn new(pages_max: u64, evict: E, unpins_cost: bool) -> Result<Pinning<E>, BudgetError> {
+        Pinning::of_areas(pages_max, pages_max, evict, unpins_cost)
+    }
+
+    /// The same where no area has fewer than `pages_max / areas_max` pages: the cache has memory
+    /// for so many areas, [`Budget::ENTRIES_MAX`] at most, and no more are pinned at a time.
+    ///
+    /// # Errors
+    /// No areas.
+    pub fn of_areas(
+        pages_max: u64,
+        areas_max: u64,
+        evict: E,
+        unpins_cost: bool,
+    ) -> Result<Pinning<E>, BudgetError> {
         let took_us = Rc::new(Cell::new(0.0));
         let budget = Budget {
-            bytes_max: pages_max * PAGE_BYTES,
-            entries_max: pages_max as u32,
-            slots_max: pages_max as u32,
+            bytes_max: pages_max.saturating_mul(PAGE_BYTES),
+            entries_max: areas_max.min(Budget::ENTRIES_MAX.into()) as u32,
+            slots_max: u32::try_from(pages_max).unwrap_or(u32::MAX),
             // PM looks for the very area (section 5).
             merge_growth_max: 0,
         };
@@ -191,6 +205,21 @@ mod tests {
         assert_eq!(pinning.transfer(5 * 4096 - 1, 2), Ok(54.0));
         assert_eq!(pinning.counters().pins, 2);
         assert_eq!(pinning.transfer(0, 4097 * 1024), Err(NoPin::TooLarge));
+    }
+
+    #[test]
+    fn a_budget_may_have_more_pages_than_a_cache_has_areas() {
+        // 8 GiB are 2^21 pages, and areas of 1 MiB fill them one by one.
+        let mut pinning = Pinning::of_areas(1 << 21, 1 << 13, Lru::default(), false).unwrap();
+        for at in 0..1 << 13 {
+            assert_eq!(pinning.is_hit(at << 20, 1 << 20), Ok(false));
+        }
+        assert_eq!(pinning.counters().now.bytes, 8 << 30);
+        assert_eq!(pinning.is_hit(0, 1 << 20), Ok(true));
+        assert_eq!(pinning.is_hit(8 << 30, 1 << 20), Ok(false));
+        assert_eq!(pinning.counters().evictions, 1);
+        assert!(Pinning::new(1 << 21, Lru::default(), false).is_ok());
+        assert!(Pinning::of_areas(1, 0, Lru::default(), false).is_err());
     }
 
     #[test]

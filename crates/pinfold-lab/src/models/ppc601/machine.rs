@@ -4,41 +4,35 @@ use super::{
     BITMAP_AT, BITMAP_BYTES, CACHE, ITLB, PAGE_BYTES, Parameters, TABLE_AT, TABLE_BYTES, UTLB,
     page_table::{GROUP, GROUP_BYTES, PageTable},
 };
-use crate::models::cache::{Access, Cache};
+use crate::models::{
+    cache::{Access, Cache},
+    sets::Sets,
+};
 
-/// A TLB: a page, and the frame that a walk found.
+/// A TLB: for each page the frame that a walk found.
 #[derive(Clone, Debug)]
-pub struct Translations {
-    sets: Vec<Vec<(u64, u32)>>,
-    ways: usize,
-}
+pub struct Translations(Sets<u32>);
 
 impl Translations {
-    /// An empty one; `sets` has to be a power of two, else it is rounded up.
+    /// An empty one of so many sets and ways; `sets` has to be a power of two, else it is rounded
+    /// up.
     pub fn new((sets, ways): (usize, usize)) -> Translations {
-        Translations { sets: vec![Vec::new(); sets.next_power_of_two()], ways }
+        Translations(Sets::new(sets, ways))
     }
 
     /// The frame of a page. The least recently used page of the set makes room for it if it was not
     /// there, and `walk` finds it.
     pub fn look_up(&mut self, page: u64, walk: impl FnOnce() -> u32) -> u32 {
-        let at = page as usize & (self.sets.len() - 1);
-        let set = &mut self.sets[at];
-        let entry = match set.iter().position(|entry| entry.0 == page) {
-            Some(at) => set.remove(at),
-            None => {
-                if set.len() == self.ways {
-                    set.remove(0);
-                }
-                (page, walk())
-            }
-        };
-        set.push(entry);
-        entry.1
+        if let Some(frame) = self.0.touch(page) {
+            return *frame;
+        }
+        let frame = walk();
+        self.0.fill(page, frame);
+        frame
     }
 
     fn flush(&mut self) {
-        self.sets.iter_mut().for_each(Vec::clear);
+        self.0.clear();
     }
 }
 
