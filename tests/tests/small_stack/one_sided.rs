@@ -28,6 +28,10 @@ fn key_from(endpoint: &Endpoint, peer: PeerId) -> RegionKey {
 }
 
 fn words<W: AtomicWord + PartialEq + std::fmt::Debug>(remote: &RemoteRegion, one: W, two: W) {
+    let mut own = one;
+    // SAFETY: a word of this function's own.
+    let old = unsafe { AtomicChange::Replace(one, two).apply(&raw mut own) };
+    assert_eq!((old, own), (one, two));
     if remote.path() == Path::Cma {
         // The kernel changes no words.
         return assert!(remote.swap(64, one).is_err());

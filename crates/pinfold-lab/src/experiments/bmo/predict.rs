@@ -263,7 +263,7 @@ mod tests {
     #[test]
     fn scores_are_of_the_copies() {
         let mut times = Times { seed: 1, known: HashMap::new() };
-        let copy = |at: u64| Made { site: 0, bytes: 4096, is_used: at % 2 == 0 };
+        let copy = |at: u64| Made { site: 0, bytes: 4096, is_used: at.is_multiple_of(2) };
         let all: Vec<Made> = (0..100).map(copy).collect();
         let scores = scores(&mut times, &all);
         let right = scores.map(|it| it.right);

@@ -358,12 +358,12 @@ mod tests {
         let nexts = nexts(&trace.buffers);
         // In 64 KiB the small ones stay, and the large ones miss; in 1 MiB and a small one's more
         // the third transfer finds its buffer, the fourth not.
-        for policy in 0..POLICIES.len() {
+        for (policy, name) in POLICIES.iter().enumerate() {
             let budgets = [64 * KIB, LARGE + SMALL, 4 * LARGE, MOST];
             let found = ratios(policy, &trace, &budgets, &nexts).unwrap();
-            assert_eq!(found[0], 200.0 / 7.0, "{}", POLICIES[policy]);
-            assert!(found[1] > 0.0, "{}", POLICIES[policy]);
-            assert_eq!(found[2..], [300.0 / 7.0; 2], "{}", POLICIES[policy]);
+            assert_eq!(found[0], 200.0 / 7.0, "{}", name);
+            assert!(found[1] > 0.0, "{}", name);
+            assert_eq!(found[2..], [300.0 / 7.0; 2], "{}", name);
         }
     }
 }

@@ -39,6 +39,9 @@ pub(super) enum Said {
     Failed(String),
 }
 
+/// A transfer: its kind, the peer, its own offset and the peer's, bytes, and the moment.
+type Row = (u8, u32, u32, u32, u32, u64);
+
 /// The part of a rank.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Part {
@@ -46,8 +49,8 @@ pub(super) struct Part {
     pub(super) sum: [u64; 2],
     /// The address of its memory.
     pub(super) address: u64,
-    /// Its transfers by phases: kind, peer, own and the peer's offset, bytes, moment.
-    pub(super) phases: Vec<Vec<(u8, u32, u32, u32, u32, u64)>>,
+    /// Its transfers by phases.
+    pub(super) phases: Vec<Vec<Row>>,
 }
 
 const KINDS: [Kind; 3] = [Kind::Store, Kind::Put, Kind::Get];
@@ -65,7 +68,7 @@ impl Part {
 
     /// The transfers; `None` if one has a kind that there is not.
     pub(super) fn log(&self) -> Option<Log> {
-        let transfer = |it: &(u8, u32, u32, u32, u32, u64)| {
+        let transfer = |it: &Row| {
             let (kind, peer, own, theirs, bytes, _) = *it;
             let kind = *KINDS.get(usize::from(kind))?;
             Some(Transfer { kind, peer, own, theirs, bytes })

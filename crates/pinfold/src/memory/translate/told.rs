@@ -28,8 +28,8 @@ impl Translated {
     pub const BYTES: usize = 48;
 
     /// As bytes.
-    pub fn to_bytes(&self) -> [u8; Translated::BYTES] {
-        let Translated { pid, endpoint, address, bytes, level } = *self;
+    pub fn to_bytes(self) -> [u8; Translated::BYTES] {
+        let Translated { pid, endpoint, address, bytes, level } = self;
         let words = [MAGIC, pid.into(), endpoint, address, bytes, level as u64];
         let mut all = [0; Translated::BYTES];
         for (out, word) in all.chunks_exact_mut(8).zip(words) {
