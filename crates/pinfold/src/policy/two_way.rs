@@ -25,6 +25,12 @@ impl TwoWay {
         self.fetched_at = now;
     }
 
+    /// Returns whether there are messages for the peer to fetch: while it has the kernel copy one,
+    /// nothing else is heard of it.
+    pub(crate) fn has_offers(&self) -> bool {
+        self.announced > self.fetched
+    }
+
     /// A pull from the peer begins. Returns whether the peer fetches messages meanwhile, as far as
     /// can be told: it has fetched one since the last pull, and there are newer ones for it. A
     /// message that has long been waiting says nothing, and neither do messages and answers in
@@ -45,7 +51,9 @@ mod tests {
         let mut traffic = TwoWay::default();
         assert!((1..10).all(|now| !traffic.get(now)));
         // A message that is never fetched.
+        assert!(!traffic.has_offers());
         traffic.announce(10);
+        assert!(traffic.has_offers());
         assert!((11..20).all(|now| !traffic.get(now)));
     }
 

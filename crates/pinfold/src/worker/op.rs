@@ -108,6 +108,8 @@ pub(crate) struct SendOp {
     pub routed: bool,
     /// The time at which its first descriptor was written, ticks.
     pub started: u64,
+    /// The time at which its first piece was out, ticks.
+    pub first_out: u64,
     /// The path that the caller insists on.
     pub required: Option<Path>,
     /// The extent out of which the receiver was told it can read the message.
@@ -143,6 +145,7 @@ impl SendOp {
             receipt,
             routed: false,
             started: 0,
+            first_out: 0,
             required: None,
             offered: None,
             given: false,

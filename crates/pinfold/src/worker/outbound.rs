@@ -216,7 +216,8 @@ fn stream(
     }
     if len >= LEARN_FROM {
         let took_there = peer.tx.took_there();
-        peer.times.learn_eager((op.sid(key), len), op.started, announced, took_there);
+        let times = (op.started, op.first_out);
+        peer.times.learn_eager((op.sid(key), len), times, announced, took_there);
     }
     let why_not = match op.receipt.path {
         // An inline message comes this way only when credit is short.
@@ -288,6 +289,9 @@ fn write_pieces(
             peer.tx.push(Header::new(Kind::Data, 0, sid), &piece.body());
         }
         failpoint::hit(Point::AfterPiece);
+        if *at == 0 && len >= LEARN_FROM {
+            op.first_out = clock::ticks();
+        }
         *at += u64::from(piece.len);
         // A sleeper is woken by the first piece, not by the last, unless it would take this
         // processor.

@@ -5,10 +5,19 @@
 
 use pinfold_sys::cpu::clock;
 
-use crate::policy::route::{Asking, CostModel, Halves, Learner, Path, TOLD_FROM, halves};
+use crate::policy::route::{Asking, CostModel, Half, Halves, Learner, Path, TOLD_FROM, halves};
 
 /// The longest time that a peer is believed to have spent on a message, ns.
 pub(crate) const TOOK_NS_MAX: u64 = 1 << 40;
+
+/// The messages between which one was sent.
+enum Met {
+    /// Others to the same peer ended while it was on its way: what it waits for costs nothing.
+    Others,
+    /// It answers a long message, as each does in a dialogue: the peer waits for all of it.
+    Answer,
+    Nothing,
+}
 
 /// The times of one peer's messages.
 pub(crate) struct PeerTimes {
@@ -49,21 +58,25 @@ impl PeerTimes {
         is_weighed || ring < self.learner.predict(Path::Cma, len)
     }
 
-    /// Message `sid` of `len` bytes is written into the ring. Learns the time of the last message
-    /// that the receiver has reported.
+    /// Message `sid` of `len` bytes is written into the ring, its first piece at `first_out`. Learns
+    /// the time of the last message that the receiver has reported.
     pub(crate) fn learn_eager(
         &mut self,
         (sid, len): (u32, u64),
-        started: u64,
+        (started, first_out): (u64, u64),
         announced: bool,
         took_there: u64,
     ) {
+        let lead = match self.meets(started) {
+            Met::Answer => clock::ns_of(first_out.saturating_sub(started)) + self.asking.one_way(),
+            Met::Nothing | Met::Others => 0,
+        };
         let here = self.sample_ns(started);
         let asking = if announced { self.asking.average() } else { 0 };
         if len < TOLD_FROM {
             return self.learner.observe(Path::Eager, len, here);
         }
-        self.halves.sent(halves::number(sid, len), len, here, asking);
+        self.halves.sent(halves::number(sid, len), Half { len, ns: here, lead, asking });
         if let Some(whole) = self.halves.hear(took_there) {
             self.learner.observe(Path::Eager, whole.len, whole.ns);
         }
@@ -73,9 +86,28 @@ impl PeerTimes {
     /// and the time that asking and answering adds.
     pub(crate) fn learn_rendezvous(&mut self, path: Path, len: u64, started: u64, took_ns: u64) {
         let took = took_ns.min(TOOK_NS_MAX);
+        let met = self.meets(started);
         let added = self.sample_ns(started).saturating_sub(took);
-        let asking = self.asking.observe(added);
+        let asking = match met {
+            // Asking took its time while others went.
+            Met::Others => 0,
+            // The notice of the end travels beside the answer.
+            Met::Answer => self.asking.observe(added) - self.asking.one_way(),
+            Met::Nothing => self.asking.observe(added),
+        };
         self.learner.observe(path, len, took + asking);
+    }
+
+    /// What a message to this peer that `started` met on its way. To be asked before its end is
+    /// taken note of.
+    fn meets(&self, started: u64) -> Met {
+        if self.last_end > started {
+            Met::Others
+        } else if self.last_arrival > self.last_end {
+            Met::Answer
+        } else {
+            Met::Nothing
+        }
     }
 
     /// Ns since a message to this peer `started`.

@@ -23,6 +23,11 @@ impl Asking {
         self.0
     }
 
+    /// The time that one of the two ways takes of that, ns.
+    pub(crate) fn one_way(&self) -> u64 {
+        self.0 / 2
+    }
+
     /// A message took `added_ns` more than its receiver spent on it. Returns the time to count for
     /// it: the average of such messages. No single one counts for much.
     pub(crate) fn observe(&mut self, added_ns: u64) -> u64 {

@@ -1,5 +1,6 @@
 //! The time of a message through the ring: its two sides copy at the same time, so it is the time
-//! of the slower one.
+//! of the slower one. Where the receiver waits for it, the time until the first piece is there
+//! counts as well.
 //!
 //! The sender knows its own time at once, the receiver's some messages later: the receiver leaves
 //! it, with the number of the message, in one word of the lane.
@@ -15,18 +16,21 @@ pub(crate) const TOLD_FROM: u64 = 16 << 10;
 const OPEN: usize = 8;
 
 /// One message, as its sender saw it.
-#[derive(Clone, Copy, Debug)]
-struct Half {
-    number: u8,
-    len: u64,
-    ns: u64,
-    asking_ns: u64,
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Half {
+    pub(crate) len: u64,
+    /// The time of writing it, ns.
+    pub(crate) ns: u64,
+    /// The time that its receiver waited for the first piece, ns.
+    pub(crate) lead: u64,
+    /// The time that asking its receiver took before, ns.
+    pub(crate) asking: u64,
 }
 
 /// The messages that were written, and had not all been read at this side's last look.
 #[derive(Debug, Default)]
 pub(crate) struct Halves {
-    open: [Option<Half>; OPEN],
+    open: [Option<(u8, Half)>; OPEN],
     next: usize,
 }
 
@@ -47,26 +51,25 @@ pub(crate) fn number(sid: u32, len: u64) -> u8 {
 }
 
 impl Halves {
-    /// Message `number` of `len` bytes is written. Writing took `ns` nanoseconds, after asking its
-    /// receiver had taken `asking_ns`.
-    pub(crate) fn sent(&mut self, number: u8, len: u64, ns: u64, asking_ns: u64) {
-        let same = |half: &Option<Half>| half.is_some_and(|half| half.number == number);
+    /// Message `number` is written.
+    pub(crate) fn sent(&mut self, number: u8, half: Half) {
+        let same = |open: &Option<(u8, Half)>| open.is_some_and(|(other, _)| other == number);
         let at = self.open.iter().position(same).unwrap_or_else(|| {
             self.next = (self.next + 1) % OPEN;
             self.next
         });
-        self.open[at] = Some(Half { number, len, ns, asking_ns });
+        self.open[at] = Some((number, half));
     }
 
     /// The receiver's `word` is about one of the messages: the time of the whole of that one. Each
     /// is reported once.
     pub(crate) fn hear(&mut self, word: u64) -> Option<Whole> {
         let place = self.open.iter_mut().find(|place| {
-            place.is_some_and(|half| sample::answered(word, half.number).is_some())
+            place.is_some_and(|(number, _)| sample::answered(word, number).is_some())
         })?;
-        let half = place.take()?;
-        let theirs = sample::answered(word, half.number)?;
-        Some(Whole { len: half.len, ns: half.ns.max(theirs).saturating_add(half.asking_ns) })
+        let (number, half) = place.take()?;
+        let theirs = half.lead.saturating_add(sample::answered(word, number)?);
+        Some(Whole { len: half.len, ns: half.ns.max(theirs).saturating_add(half.asking) })
     }
 }
 
@@ -77,12 +80,17 @@ mod tests {
     #[test]
     fn the_slower_side_counts() {
         let mut halves = Halves::default();
-        halves.sent(3, 65_536, 4000, 0);
-        assert_eq!(halves.hear(sample::answer(3, 5000)), Some(Whole { len: 65_536, ns: 5000 }));
-        halves.sent(3, 65_536, 4000, 0);
-        assert_eq!(halves.hear(sample::answer(3, 100)), Some(Whole { len: 65_536, ns: 4000 }));
-        halves.sent(3, 65_536, 4000, 700);
-        assert_eq!(halves.hear(sample::answer(3, 100)), Some(Whole { len: 65_536, ns: 4700 }));
+        let len = 65_536;
+        let mut whole = |half: Half, theirs| {
+            halves.sent(3, half);
+            halves.hear(sample::answer(3, theirs)).unwrap().ns
+        };
+        let half = Half { len, ns: 4000, ..Half::default() };
+        assert_eq!([whole(half, 5000), whole(half, 100)], [5000, 4000]);
+        assert_eq!(whole(Half { asking: 700, ..half }, 100), 4700);
+        // The receiver waited for it.
+        let awaited = Half { lead: 600, ..half };
+        assert_eq!([whole(awaited, 5000), whole(awaited, 100)], [5600, 4000]);
     }
 
     #[test]
@@ -91,7 +99,8 @@ mod tests {
         // Nothing was sent; a word of zeros is no report on message 0 either, once that was heard.
         assert_eq!(halves.hear(sample::answer(7, 1)), None);
         for number in 0..4 {
-            halves.sent(number, 1000 * (u64::from(number) + 1), 10, 0);
+            let len = 1000 * (u64::from(number) + 1);
+            halves.sent(number, Half { len, ns: 10, ..Half::default() });
         }
         assert_eq!(halves.hear(sample::answer(2, 20)), Some(Whole { len: 3000, ns: 20 }));
         assert_eq!(halves.hear(sample::answer(2, 20)), None);
@@ -107,7 +116,7 @@ mod tests {
         let (mut word, mut told) = (0, Vec::new());
         for turn in 0..6 {
             let (len, theirs) = if turn % 2 == 0 { (1 << 20, 70_000) } else { (1 << 14, 3000) };
-            halves.sent(number(0, len), len, 10, 0);
+            halves.sent(number(0, len), Half { len, ns: 10, ..Half::default() });
             told.extend(halves.hear(word));
             word = sample::answer(number(0, len), theirs);
         }
@@ -124,7 +133,7 @@ mod tests {
         let mut halves = Halves::default();
         let took: Vec<u64> = (0..20u8)
             .map(|number| {
-                halves.sent(number, 1 << 16, 4000, 0);
+                halves.sent(number, Half { len: 1 << 16, ns: 4000, ..Half::default() });
                 let theirs = if number == 5 { 2_000_000 } else { 5000 };
                 halves.hear(sample::answer(number, theirs)).map_or(0, |whole| whole.ns)
             })
@@ -138,7 +147,7 @@ mod tests {
     fn any_word_may_come() {
         let mut halves = Halves::default();
         for number in 0..=u8::MAX {
-            halves.sent(number, u64::MAX, u64::MAX, 0);
+            halves.sent(number, Half { len: u64::MAX, ns: u64::MAX, ..Half::default() });
         }
         assert_eq!(halves.hear(sample::answer(0, 1)), None);
         let last = halves.hear(sample::answer(u8::MAX, u64::MAX));

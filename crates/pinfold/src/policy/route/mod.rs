@@ -22,7 +22,7 @@ pub(crate) use asking::Asking;
 pub use choose::INLINE_MAX;
 pub(crate) use choose::{Permissions, choose, choose_ring, choose_strict, ring_is_settled};
 pub use cost::{CostModel, Line};
-pub(crate) use halves::{Halves, TOLD_FROM};
+pub(crate) use halves::{Half, Halves, TOLD_FROM};
 pub(crate) use keep::{measures, model};
 pub(crate) use learn::Learner;
 pub use path::{Path, PathSet};

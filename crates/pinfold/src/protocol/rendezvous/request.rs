@@ -31,6 +31,9 @@ use crate::{
 /// Time without any piece from a peer after which the rest of a message is taken over, ns: a
 /// sleeping sender wakes up within it, and the kernel copies a megabyte in twice the time.
 const PATIENCE_NS: u64 = 50_000;
+/// How many times as long it is while the peer may be fetching messages of this side's: the kernel
+/// copies half a megabyte in one call.
+const PATIENCE_TWO_WAY: u64 = 4;
 
 /// Asks for message `sid` through the ring, if its sender wants that, and if it can be taken
 /// over later. Returns whether it has.
@@ -97,7 +100,13 @@ pub(crate) fn look_after_request(
         (requested.pieces, requested.looked) = (peer.pieces, now);
         return Ok(false);
     }
-    if clock::ns_of(now.saturating_sub(requested.looked)) < PATIENCE_NS {
+    let times = if peer.two_way.has_offers() { PATIENCE_TWO_WAY } else { 1 };
+    if clock::ns_of(now.saturating_sub(requested.looked)) < PATIENCE_NS * times {
+        return Ok(false);
+    }
+    // A peer that takes pieces out of its ring calls the library, and goes on with its own.
+    if peer.tx.room_came()? {
+        requested.looked = now;
         return Ok(false);
     }
     let Requested { sid, want, request, .. } = **requested;
