@@ -24,7 +24,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 RUST_COLUMNS, PROSE_COLUMNS, FILE_LINES = 100, 120, 500
 
 # Lines of Rust that are too long today. A change that shortens some lowers this.
-LONG_LINES_MAX = 247
+LONG_LINES_MAX = 244
 
 # Files that are too long today, with how long each may be. Each is to be cut in two; then its line here goes.
 LONG_FILES = {

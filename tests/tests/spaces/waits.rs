@@ -30,8 +30,8 @@ fn pages_that_are_slow_to_come_keep_nobody_else_waiting() {
     }
 }
 
-/// More reads of memory that does not come than the agent puts off for one peer: they wait here, and
-/// none is refused.
+/// More reads of memory that does not come than the agent puts off for one peer: they wait here,
+/// and none is refused.
 #[test]
 fn bounded_many_operations_wait_for_the_agent() {
     let stage = Stage::new(60);

@@ -27,8 +27,8 @@ const DIVERTING: [&str; 2] = ["FI_PROVIDER", "FI_PROVIDER_PATH"];
 pub(super) struct Means {
     /// The directory in which libfabric finds the provider.
     pub provider: Option<PathBuf>,
-    /// The file with a key for connections between hosts, which the provider takes for the leave to
-    /// say that it reaches them.
+    /// The file with a key for connections between hosts, which the provider takes for the leave
+    /// to say that it reaches them.
     pub key: Option<PathBuf>,
     /// The way to start commands on two hosts.
     pub ways: Option<Ways>,

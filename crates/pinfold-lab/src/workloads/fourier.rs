@@ -24,7 +24,8 @@ pub struct Fourier {
     /// Inverse transforms, and forward ones before: one to warm up and one that counts.
     inverses: usize,
     computes: bool,
-    /// The numbers: planes of z, in these of y, then x; or, transposed, columns of (x, y), along z.
+    /// The numbers: planes of z, in these of y, then x; or, transposed, columns of (x, y), along
+    /// z.
     before: Vec<Complex>,
     now: Vec<Complex>,
     /// The transform: own columns.

@@ -6,8 +6,8 @@
 //!   copies are behind [`Bench`](bench::Bench).
 //! - [`choose`]: from the measurements to a table. No I/O.
 //! - [`bench`]: the interface to what measures.
-//! - [`real`]: blocks brought into the state that a case wants, copied, and read, by this core or
-//!   a partner on another one.
+//! - [`real`]: blocks brought into the state that a case wants, copied, and read, by this core or a
+//!   partner on another one.
 
 mod bench;
 mod case;

@@ -207,7 +207,8 @@ impl Scatter {
         })
     }
 
-    /// The parts of bytes `at..at + len` for the kernel: in as few segments as they need, and as many as go into one call.
+    /// The parts of bytes `at..at + len` for the kernel: in as few segments as they need, and as
+    /// many as go into one call.
     fn range(&self, at: u64, len: u64) -> List<Segment> {
         let mut out = List::new();
         let mut parts = self.parts_of(at, len);

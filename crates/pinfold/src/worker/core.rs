@@ -108,8 +108,8 @@ pub(crate) struct Core {
     pub closed: bool,
     /// True if there are fewer processors than threads that want one.
     pub is_short: bool,
-    /// True if more threads than the endpoint's first have come to it lately: they would wait for a
-    /// copy that is made inside.
+    /// True if more threads than the endpoint's first have come to it lately: they would wait for
+    /// a copy that is made inside.
     pub is_shared: bool,
 }
 

@@ -40,8 +40,8 @@ pub(crate) enum Awaited {
 /// The place at which one thread is parked.
 pub(crate) struct Slot {
     thread: Thread,
-    /// True once the thread has been woken. The token of `unpark` alone says nothing: the program's
-    /// own parking takes it as well.
+    /// True once the thread has been woken. The token of `unpark` alone says nothing: the
+    /// program's own parking takes it as well.
     is_woken: AtomicBool,
 }
 

@@ -336,7 +336,8 @@ pub(crate) struct Op {
     pub kind: OpKind,
     pub done: Option<Result<Done>>,
     pub waker: Option<Waker>,
-    /// The number of the [wait](super::followers::Waiting) for it; 0: none that is parked or leads.
+    /// The number of the [wait](super::followers::Waiting) for it; 0: none that is parked or
+    /// leads.
     pub waiting: u64,
     /// True if the result is not wanted any more: the entry goes when it is done.
     pub abandoned: bool,

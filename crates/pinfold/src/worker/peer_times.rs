@@ -11,6 +11,7 @@ use crate::policy::route::{Asking, CostModel, Half, Halves, Learner, Path, TOLD_
 pub(crate) const TOOK_NS_MAX: u64 = 1 << 40;
 
 /// The messages between which one was sent.
+#[derive(Debug, PartialEq, Eq)]
 enum Met {
     /// Others to the same peer ended while it was on its way: what it waits for costs nothing.
     Others,
@@ -58,8 +59,8 @@ impl PeerTimes {
         is_weighed || ring < self.learner.predict(Path::Cma, len)
     }
 
-    /// Message `sid` of `len` bytes is written into the ring, its first piece at `first_out`. Learns
-    /// the time of the last message that the receiver has reported.
+    /// Message `sid` of `len` bytes is written into the ring, its first piece at `first_out`.
+    /// Learns the time of the last message that the receiver has reported.
     pub(crate) fn learn_eager(
         &mut self,
         (sid, len): (u32, u64),
@@ -139,4 +140,47 @@ fn lap(started: u64, last_end: &mut u64) -> u64 {
     let ticks = now.saturating_sub(started.max(*last_end));
     *last_end = now;
     ticks
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_message_meets_is_told_apart() {
+        let mut times = PeerTimes::new(&CostModel::DEFAULT);
+        assert_eq!(times.meets(10), Met::Nothing);
+        times.last_end = 20;
+        // A stream, one message after the other.
+        assert_eq!(times.meets(20), Met::Nothing);
+        // Another one ended after it had started.
+        assert_eq!(times.meets(19), Met::Others);
+        times.last_arrival = 30;
+        assert_eq!(times.meets(31), Met::Answer);
+        times.last_end = 40;
+        assert_eq!(times.meets(40), Met::Nothing);
+    }
+
+    /// In a dialogue the ring's time has the first piece's in it, and the kernel's not the notice
+    /// of the end.
+    #[test]
+    fn a_dialogue_counts_what_its_receiver_waits_for() {
+        const LEN: u64 = TOLD_FROM;
+        let told = |is_answer: bool| {
+            let mut times = PeerTimes::new(&CostModel::DEFAULT);
+            let mut took_there = 0;
+            for _ in 0..40 {
+                if is_answer {
+                    times.arrival_lap_ns(clock::ticks());
+                }
+                let started = clock::ticks();
+                let first_out = started + 4 * clock::ticks_per_us();
+                times.learn_eager((0, LEN), (started, first_out), false, took_there);
+                took_there = crate::wire::sample::answer(halves::number(0, LEN), 10_000);
+            }
+            times.learner.predict(Path::Eager, LEN)
+        };
+        let [stream, dialogue] = [told(false), told(true)];
+        assert!(dialogue > stream * 1.2, "{stream} {dialogue}");
+    }
 }

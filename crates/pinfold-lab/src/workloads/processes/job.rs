@@ -69,8 +69,8 @@ pub struct Job {
     pub workload: Workload,
     /// Ranks.
     pub ranks: usize,
-    /// Keys of each rank; of matrix multiply, numbers along a block's side; of the FFT, along x and
-    /// y. `None`: as many as a second or so is enough for.
+    /// Keys of each rank; of matrix multiply, numbers along a block's side; of the FFT, along x
+    /// and y. `None`: as many as a second or so is enough for.
     pub size: Option<usize>,
     /// Times that integer sort sorts, and inverse transforms of the FFT.
     pub turns: usize,

@@ -13,8 +13,8 @@ pub struct Completion {
     /// The number that was given with the operation.
     pub context: u64,
     /// Its result; the errors are those that the request's own call would have returned. A message
-    /// that was longer than its buffer is [`Error::Truncated`](crate::Error::Truncated): the buffer
-    /// holds its beginning.
+    /// that was longer than its buffer is [`Error::Truncated`](crate::Error::Truncated): the
+    /// buffer holds its beginning.
     pub result: Result<Completed>,
     pub(super) buffer: Option<Box<dyn Any + Send>>,
 }

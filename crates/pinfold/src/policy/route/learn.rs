@@ -5,7 +5,8 @@
 //!
 //! It assumes, and `replay` tests on recorded costs, that
 //! - the path with the least reported time is the one by which users wait least: the reported time
-//!   of a message is that of its slower side, and all of them add up to the time that went by;
+//!   of a message is that of its slower side, and all of them add up to the time that went by; in a
+//!   dialogue it is the time until the receiver has all of it;
 //! - interruptions meet all paths alike, so that medians put paths into the order of means;
 //! - within a class, and for some hundred messages, the costs of a path stay the same;
 //! - a transfer that follows one by another path tells nothing of its own path.

@@ -58,8 +58,8 @@ pub(crate) struct Get {
     pub source: There,
     /// True if it lies in memory of the sender's that is mapped here.
     pub is_mapped: bool,
-    /// True if the sender is gone and has left its memory here: all of the message is copied out of
-    /// that once the part that is lent is back.
+    /// True if the sender is gone and has left its memory here: all of the message is copied out
+    /// of that once the part that is lent is back.
     pub is_left: bool,
     /// True if the sender took it to be mapped here.
     pub offered: bool,

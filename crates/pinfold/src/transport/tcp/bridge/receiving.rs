@@ -151,7 +151,8 @@ impl Receiving {
         Reached { frames: self.received, bytes: coming.map_or(0, PartialReceive::reached) }
     }
 
-    /// Goes on over another connection, of which `rest` has come already. The peer has got `received` frames.
+    /// Goes on over another connection, of which `rest` has come already. The peer has got
+    /// `received` frames.
     pub(super) fn resume(&mut self, received: u64, rest: Vec<u8>) {
         self.break_off();
         self.heard.received = self.heard.received.max(received);

@@ -103,8 +103,8 @@ pub(super) struct Landed {
     pub bytes: u64,
     /// True if the kernel has copied them.
     pub copied: bool,
-    /// The level of the translation stack that had the memory, and whether it stays pinned. `None`:
-    /// it was not asked.
+    /// The level of the translation stack that had the memory, and whether it stays pinned.
+    /// `None`: it was not asked.
     pub translated: Option<(TranslationLevel, bool)>,
 }
 
