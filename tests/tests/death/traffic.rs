@@ -226,7 +226,7 @@ fn receive(
 pub fn victim(args: &Args) {
     let seed = args.number("seed");
     let rounds = if args.has("endless") { u64::MAX } else { ROUNDS };
-    let builder = args.builder().label("victim");
+    let builder = args.builder().label("victim").heed_shortage(false);
     let (endpoint, peer) = if args.has("listens") {
         let address = format!("local:{}", args.text("name"));
         let endpoint = builder.listen(&address).build().expect("to listen");
