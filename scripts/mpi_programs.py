@@ -45,7 +45,9 @@ def check(run, ranks):
         return f"{processes} of {ranks} ranks left their counters"
     messages, sent = run.sent()
     needed = sum(result["bytes"] for result in results)
-    if sent < needed or messages < sum(result.get("messages", 0) for result in results):
+    # From 8 ranks on MPICH combines short messages of an all-to-all (Bruck's algorithm): fewer and longer ones.
+    counted = sum(result.get("messages", 0) for result in results) if ranks < 8 else 0
+    if sent < needed or messages < counted:
         return f"{messages} messages of {sent} bytes went over Pinfold, and the program sent {needed} bytes"
     return None
 
