@@ -1,12 +1,16 @@
 //! The programs in C of the documents compile without a warning and run.
 
+mod ending;
+
 use std::{
     fs,
     os::unix::fs::symlink,
     path::{Path, PathBuf},
-    process::{Child, Command},
-    time::{Duration, Instant},
+    process::Command,
+    time::Duration,
 };
+
+use ending::end_well;
 
 /// The longest that a program may run.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -68,23 +72,6 @@ fn compile(place: &Path, name: &str, program: &str) -> PathBuf {
     out
 }
 
-/// Waits for the end of a program, and kills it if it does not come.
-fn end_well(name: &str, mut child: Child) {
-    let begun = Instant::now();
-    let status = loop {
-        if let Some(status) = child.try_wait().expect("a child") {
-            break status;
-        }
-        if begun.elapsed() > PATIENCE {
-            child.kill().expect("a child");
-            child.wait().expect("a child");
-            panic!("{name} did not end");
-        }
-        std::thread::sleep(Duration::from_millis(5));
-    };
-    assert!(status.success(), "{name}: {status}");
-}
-
 #[test]
 fn the_programs_of_the_pages_run() {
     let place = library();
@@ -110,9 +97,9 @@ fn the_programs_of_the_pages_run() {
                 let text = fs::read_to_string(text).expect("an example");
                 start(&compile(place.path(), "receive", &text), &["local:greeter"])
             });
-            end_well(&name, start(&built, &[]));
+            end_well(&name, start(&built, &[]), PATIENCE);
             if let Some(other) = other {
-                end_well("receive", other);
+                end_well("receive", other, PATIENCE);
             }
             count += 1;
         }

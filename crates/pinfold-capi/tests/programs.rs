@@ -1,12 +1,16 @@
 //! Programs in C and C++ that use the library as its users do: compiled, linked and run, with the
 //! shared library and with the archive, and under AddressSanitizer.
 
+mod ending;
+
 use std::{
     fs,
     path::{Path, PathBuf},
     process::Command,
-    time::{Duration, Instant},
+    time::Duration,
 };
+
+use ending::end_well;
 
 /// The longest that a program may run.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -63,25 +67,13 @@ fn run(source: &str, with: With) {
     let said = compile.output().expect("a C compiler");
     assert!(said.status.success(), "{}", String::from_utf8_lossy(&said.stderr));
 
-    let mut child = Command::new(&program)
+    let child = Command::new(&program)
         .env("LD_LIBRARY_PATH", &libraries)
         // Memory that the library keeps to its end is no leak; leaks.c counts what is left behind.
         .env("ASAN_OPTIONS", "detect_leaks=0:handle_segv=0")
         .spawn()
         .expect("the program");
-    let begun = Instant::now();
-    let status = loop {
-        if let Some(status) = child.try_wait().expect("a child") {
-            break status;
-        }
-        if begun.elapsed() > PATIENCE {
-            child.kill().expect("a child");
-            child.wait().expect("a child");
-            panic!("{} did not end", source.display());
-        }
-        std::thread::sleep(Duration::from_millis(5));
-    };
-    assert!(status.success(), "{}: {status}", source.display());
+    end_well(&source.display().to_string(), child, PATIENCE);
 }
 
 /// A test of each program, by how it is linked.
