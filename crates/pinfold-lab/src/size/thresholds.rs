@@ -46,6 +46,11 @@ pub fn rendezvous_from(is_shareable: bool) -> Option<u64> {
 
 /// The cost of a send, by the costs that the library begins with, ns of processor time.
 pub fn cost_ns(mode: SendMode, bytes: u64) -> f64 {
+    cost_by(&SendModes::priors(), mode, bytes)
+}
+
+/// The same by the costs in `modes`; infinite where a mode cannot be used.
+pub fn cost_by(modes: &SendModes, mode: SendMode, bytes: u64) -> f64 {
     let it = Outgoing {
         bytes: bytes as usize,
         pieces: 1,
@@ -53,7 +58,7 @@ pub fn cost_ns(mode: SendMode, bytes: u64) -> f64 {
         from: SentFrom::Memory,
         memory: SendMemory::Registered,
     };
-    SendModes::priors().predict(mode, &it).unwrap_or(f64::INFINITY)
+    modes.predict(mode, &it).unwrap_or(f64::INFINITY)
 }
 
 /// The length from which a message to another host costs less by `mode` than by `other`.

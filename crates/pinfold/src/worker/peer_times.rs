@@ -99,8 +99,8 @@ impl PeerTimes {
         self.learner.observe(path, len, took + asking);
     }
 
-    /// What a message to this peer that `started` met on its way. To be asked before its end is
-    /// taken note of.
+    /// The messages that one to this peer, which `started`, met on its way. To be asked before its
+    /// end is taken note of.
     fn meets(&self, started: u64) -> Met {
         if self.last_end > started {
             Met::Others

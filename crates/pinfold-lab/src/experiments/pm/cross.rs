@@ -1,7 +1,7 @@
 //! `pm-cross`: pinning for each message, registering in a pin-down cache, or copying: the cheapest
 //! by length and hit ratio. Beyond the paper.
 
-use pinfold::route::{Outgoing, SendMemory, SendMode, SendModes, SentFrom};
+use pinfold::route::{SendMode, SendModes};
 
 use crate::{
     LabError,
@@ -12,6 +12,7 @@ use crate::{
         pinning::{HIT_US, miss_us, mixed, pages},
     },
     outcome::{Axis, Claim, Column, Finding, Outcome, Plot, Value},
+    size::thresholds,
 };
 
 const ID: &str = "pm-cross";
@@ -70,14 +71,7 @@ fn of_pm(pm: &Pm, bytes: u64) -> Costs {
 /// Those that endpoints begin with, of processor time: a miss costs what holding the pages for a
 /// send does.
 fn of_library(modes: &SendModes, bytes: u64) -> Costs {
-    let it = Outgoing {
-        bytes: bytes as usize,
-        pieces: 1,
-        pages: 0,
-        from: SentFrom::Memory,
-        memory: SendMemory::Registered,
-    };
-    let us = |mode| modes.predict(mode, &it).map_or(f64::INFINITY, |ns| ns / 1000.0);
+    let us = |mode| thresholds::cost_by(modes, mode, bytes) / 1000.0;
     let each = us(SendMode::PerSend);
     Costs { copy: us(SendMode::Plain), each, hit: us(SendMode::Cached), miss: each }
 }
