@@ -22,9 +22,11 @@ pinfold_tests::roles!(asker, answerer, streamer, sink, neighbour);
 /// The ways in which a side waits.
 const WAYS: [&str; 3] = ["calls", "thread", "futures"];
 
-/// Rounds in which either side falls asleep, or is about to, as the other rings.
-fn rounds() -> u64 {
-    if is_long() { 1_000_000 } else { again(20_000) }
+/// Rounds in which either side falls asleep, or is about to, as the other rings; and the number of
+/// times that the asker falls asleep in them at least. Over both sides and all ways the long test
+/// has ten million sleeps.
+fn rounds() -> (u64, u64) {
+    if is_long() { (u64::MAX, 10_000_000 / 2 / WAYS.len() as u64) } else { (again(20_000), 0) }
 }
 
 /// The time that two messages may take when one of them was not rung for: a look is a second away
@@ -34,10 +36,12 @@ const BOUND: Duration = Duration::from_secs(5);
 #[test]
 fn nobody_sleeps_through_a_message() {
     for way in WAYS {
-        let stage = Stage::new(if is_long() { 600 } else { 60 });
+        let stage = Stage::new(if is_long() { 1_800 } else { 60 });
+        let (rounds, sleeps) = rounds();
         let mut answerer = stage.role("answerer").with("way", way).spawn();
         answerer.expect("ready");
-        let mut asker = stage.role("asker").with("way", way).with("rounds", rounds()).spawn();
+        let asker = stage.role("asker").with("way", way).with("rounds", rounds);
+        let mut asker = asker.with("sleeps", sleeps).spawn();
         asker.expect("asking");
         asker.expect("asked");
         asker.say("end");
@@ -52,7 +56,8 @@ fn nobody_sleeps_through_a_message_that_was_sent_while_it_stood_still() {
     let mut answerer = stage.role("answerer").with("way", "calls").spawn();
     answerer.expect("ready");
     // More rounds than there is time for.
-    let mut asker = stage.role("asker").with("way", "calls").with("rounds", u64::MAX).spawn();
+    let asker = stage.role("asker").with("way", "calls").with("rounds", u64::MAX);
+    let mut asker = asker.with("sleeps", u64::MAX).spawn();
     asker.expect("asking");
     let mut random = Random::new(3);
     for _ in 0..200 {
@@ -128,13 +133,20 @@ fn asker(args: &Args) {
     let way = args.text("way");
     let (endpoint, peer) = role::connect(builder(args), "asked");
     let rounds: u64 = args.number("rounds");
+    let sleeps: u64 = args.number("sleeps");
+    let is_told = sleeps == u64::MAX;
     say("asking");
     let is_over = thread::spawn(|| (hear() == "end").then_some(()));
     let mut random = Random::new(1);
     let mut asked = 0;
     let mut longest = Duration::ZERO;
     for round in 0..rounds {
-        if rounds == u64::MAX && is_over.is_finished() {
+        let is_over = if is_told {
+            is_over.is_finished()
+        } else {
+            rounds == u64::MAX && round % 1024 == 0 && endpoint.counters().sleeps >= sleeps
+        };
+        if is_over {
             break;
         }
         pass(&mut random);
@@ -152,7 +164,7 @@ fn asker(args: &Args) {
     assert!(counters.sleeps > asked / 1000, "{counters:?}");
     say("asked");
     endpoint.send(peer, 2, b"").unwrap();
-    if rounds == u64::MAX {
+    if is_told {
         hear();
     } else {
         is_over.join().expect("a thread");
@@ -174,6 +186,7 @@ fn answerer(args: &Args) {
         pass(&mut random);
         endpoint.send(peer, 1, &message[..]).unwrap();
     }
+    note(format_args!("{way}: the answerer slept {} times", endpoint.counters().sleeps));
     // The peer is not gone before that is read.
     assert!(endpoint.recv(peer, 3).unwrap_err().is_peer_gone());
 }

@@ -87,8 +87,12 @@ impl SpinPolicy {
         self.shortage.is_to_ask(spun_ns, now_ns)
     }
 
-    /// This thread spun, and another had its processor meanwhile, or more threads want one than
-    /// there are.
+    /// The system's answer: whether more threads want a processor than there are.
+    pub(crate) fn answered(&mut self, is_short: bool, now_ns: u64) {
+        self.shortage.answered(is_short, now_ns);
+    }
+
+    /// This thread spun, and another had its processor meanwhile.
     pub(crate) fn found_short(&mut self, now_ns: u64) {
         self.shortage.begin(now_ns);
     }

@@ -21,7 +21,9 @@ pub enum Progress {
     /// to wait starts a thread, since nothing else could complete it.
     #[default]
     Inline,
-    /// A thread of its own: U-Net/MM's co-processor. Messages move while the program computes.
+    /// A thread of its own: U-Net/MM's co-processor. Messages move while the program computes. The
+    /// thread stands by while a call waits, which moves them as well, and takes over 0.1 to 2 ms
+    /// after the last.
     Dedicated,
 }
 

@@ -23,6 +23,7 @@ use crate::{
         peer::{Peer, PeerInfo},
         poll_set::PollSet,
         prefault::Prefault,
+        stand_by::Waits,
         status_page,
         table::PeerTable,
         unlocked_counts::UnlockedCopies,
@@ -58,6 +59,8 @@ pub(crate) struct Engine {
     pub news: bool,
     /// The threads that wait.
     pub followers: Followers,
+    /// The looks of calls that wait, for the endpoint's own thread.
+    pub(super) waits: Waits,
     /// True if a sleeping leader has to look again.
     pub kick: bool,
     /// Extents of arenas of this process that were gone when the peers were last told.
@@ -124,6 +127,7 @@ impl Engine {
             control_flush: false,
             news: false,
             followers: Followers::default(),
+            waits: Waits::default(),
             kick: false,
             gone_told: 0,
         }))

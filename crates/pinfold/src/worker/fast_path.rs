@@ -96,6 +96,9 @@ fn may_wait_fast(engine: &mut Engine) -> bool {
         return false;
     }
     engine.polls += 1;
+    if engine.driven {
+        engine.waits.note();
+    }
     engine.polls <= POLLS_A_CLOCK || !must_look_around(engine)
 }
 

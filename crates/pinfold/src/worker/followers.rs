@@ -8,7 +8,9 @@
 //! **Invariant.** While a thread is parked, another leads: it is in its wait, and in no code of the
 //! program's, or has been woken to go on there. So a leader that leaves, with its result, at its
 //! deadline or unwinding, hands the lead to a follower; [`wait`](super::wait) has a guard for that.
-//! A leader that is about to run code of the program's [steps down](Followers::step_down).
+//! A leader that is about to run code of the program's [steps down](Followers::step_down). The
+//! endpoint's own thread alone may be parked without a leader, for the length of a
+//! [nap](super::stand_by).
 
 #[cfg(all(test, not(loom)))]
 mod tests;
@@ -51,15 +53,17 @@ impl Slot {
     }
 
     /// Parks the calling thread, whose slot this is, until it is woken or the deadline has passed.
-    pub(super) fn park(&self, deadline: Option<Instant>) {
+    /// Returns whether it was woken.
+    pub(super) fn park(&self, deadline: Option<Instant>) -> bool {
         // Acquire: pairs with the release in `wake`; all else is read under the lock.
         while !self.is_woken.swap(false, Ordering::Acquire) {
             match deadline.map(|end| end.saturating_duration_since(Instant::now())) {
                 None => thread::park(),
-                Some(Duration::ZERO) => return,
+                Some(Duration::ZERO) => return false,
                 Some(left) => thread::park_timeout(left),
             }
         }
+        true
     }
 
     fn wake(&self) {
@@ -90,6 +94,8 @@ struct Follower {
     mark: usize,
     awaited: Awaited,
     slot: Arc<Slot>,
+    /// True if the thread looks again by itself after a [nap](super::stand_by).
+    is_napping: bool,
 }
 
 /// The threads that wait at an endpoint, as far as one leads or is parked.
@@ -115,6 +121,11 @@ impl Followers {
         self.leader.map_or(0, |(leader, _)| leader)
     }
 
+    /// Returns whether no wait other than `number` leads or is parked.
+    pub(super) fn are_none_beside(&self, number: u64) -> bool {
+        !self.are_led_beside(number) && self.parked.iter().all(|other| other.number == number)
+    }
+
     /// A number for a wait that is about to lead or to be parked.
     pub(super) fn next_number(&mut self) -> u64 {
         self.last += 1;
@@ -123,6 +134,7 @@ impl Followers {
 
     /// Wait `number`, of this thread, leads from now on.
     pub(super) fn lead(&mut self, number: u64) {
+        self.parked.retain(|follower| follower.number != number);
         self.leader = Some((number, this_thread()));
     }
 
@@ -131,7 +143,12 @@ impl Followers {
         // It is still there if its time was up.
         self.parked.retain(|follower| follower.number != number);
         let (mark, slot) = (this_thread(), Arc::clone(slot));
-        self.parked.push(Follower { number, mark, awaited, slot });
+        self.parked.push(Follower { number, mark, awaited, slot, is_napping: false });
+    }
+
+    /// The thread that was just [parked](Followers::follow) looks again by itself, soon.
+    pub(super) fn nap(&mut self) {
+        self.parked.last_mut().into_iter().for_each(|follower| follower.is_napping = true);
     }
 
     /// The lead of this thread, which is about to run code of the program's, goes to another.
@@ -150,7 +167,12 @@ impl Followers {
     }
 
     /// Makes a follower the leader: the endpoint's own thread, else the one that was parked first.
+    /// A thread that is alone and naps is left to look by itself.
     fn hand_over(&mut self, unpark: &mut Unpark) {
+        if let [Follower { is_napping: true, .. }] = self.parked[..] {
+            self.leader = None;
+            return;
+        }
         let drives = |follower: &Follower| follower.awaited == Awaited::Close;
         let heir = match self.parked.iter().position(drives) {
             None if self.parked.is_empty() => None,

@@ -75,6 +75,7 @@ pub(crate) mod send_timeout;
 pub(crate) mod send_waits;
 pub(crate) mod shared;
 pub(crate) mod sleep;
+mod stand_by;
 mod status_page;
 pub(crate) mod streams;
 pub(crate) mod table;

@@ -420,6 +420,10 @@ fn leave_once(mut engine: Guard<'_, Engine>, shared: &Shared) -> Left {
     }
     let mut wakes = std::mem::take(&mut engine.core.wakes);
     wakes.wake(&mut engine.followers);
+    if !wakes.unpark.is_empty() {
+        // A call goes on.
+        engine.waits.note();
+    }
     // Code of the program's may wait for what is copied: then another thread that comes copies it,
     // or this one does afterwards.
     let has_users = handles || wakes.has_users();

@@ -23,6 +23,7 @@ use super::{
     prefaulter, progress,
     shared::{Inside, Shared},
     sleep,
+    stand_by::Waits,
 };
 use crate::{
     Result,
@@ -44,6 +45,7 @@ enum Next {
     Spin,
     Sleep(Sleep),
     Follow(Arc<Slot>),
+    StandBy(Arc<Slot>, Waits),
 }
 
 /// How a leader sleeps.
@@ -65,6 +67,10 @@ struct Pace {
     turns: u32,
     /// True if the last poll did anything.
     moved: bool,
+    /// The looks of calls that wait, at the last turn of the endpoint's own thread.
+    waits: u32,
+    /// True if a call has waited since the turn before.
+    is_relieved: bool,
 }
 
 impl Pace {
@@ -75,13 +81,16 @@ impl Pace {
             self.started = now;
         } else {
             let is_preempted = now - self.looked > HELD_UP_NS && scheduled::was_preempted();
-            let is_to_ask = is_preempted || engine.spin.asks(now - self.started, now);
-            if is_to_ask && shared.is_overcommitted().unwrap_or(is_preempted) {
+            if is_preempted && shared.is_overcommitted().unwrap_or(true) {
                 engine.spin.found_short(now);
+            } else if !is_preempted && engine.spin.asks(now - self.started, now) {
+                engine.spin.answered(shared.is_overcommitted().unwrap_or(false), now);
             }
         }
         self.looked = now;
         self.turns = self.turns.wrapping_add(1);
+        let waits = engine.waits.count();
+        self.is_relieved = std::mem::replace(&mut self.waits, waits) != waits;
     }
 
     /// The awaited result has come.
@@ -168,6 +177,9 @@ impl Shared {
         let mut waiting = Waiting::new(self, awaited);
         loop {
             let mut engine = self.enter()?;
+            if awaited != Awaited::Close {
+                engine.waits.note();
+            }
             if let Some(value) = self.poll(&mut engine, &mut pace, &mut ready)? {
                 waiting.end(&mut engine);
                 return Ok(Some(value));
@@ -259,7 +271,11 @@ impl Shared {
         match next {
             Next::Spin if pace.turns.is_multiple_of(8) && self.is_crowded() => thread::yield_now(),
             Next::Spin => {}
-            Next::Follow(slot) => slot.park(deadline),
+            Next::Follow(slot) => drop(slot.park(deadline)),
+            Next::StandBy(slot, waits) => {
+                waits.stand_by(&slot);
+                pace.started = 0;
+            }
             Next::Sleep(sleep) => {
                 self.sleep(sleep)?;
                 pace.started = 0;
@@ -328,7 +344,15 @@ fn next(
     engine.core.is_short = engine.spin.is_short(now);
     let spins = now - started < engine.spin.limit_ns(now);
     // Code of the program's that runs next may wait for other threads.
-    let spins = spins || engine.core.wakes.has_users();
+    let has_users = engine.core.wakes.has_users();
+    let spins = spins || has_users;
+    let is_relieved = waiting.awaited == Awaited::Close && pace.is_relieved && !has_users;
+    if is_relieved && engine.followers.are_none_beside(waiting.number) {
+        engine.followers.leave(waiting.number, &mut engine.core.wakes.unpark);
+        let slot = waiting.follow(engine);
+        engine.followers.nap();
+        return Next::StandBy(slot, engine.waits.clone());
+    }
     if engine.followers.are_led_beside(waiting.number) {
         let is_told = engine.asleep || waiting.awaited != Awaited::Anything;
         if spins || !is_told {

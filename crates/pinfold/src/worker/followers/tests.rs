@@ -199,3 +199,32 @@ fn who_waits_hears_of_an_end_that_another_thread_saw() {
         assert_eq!(said.recv_timeout(PATIENCE), Ok(true));
     }
 }
+
+/// Calls that wait sleep for all, so that a message wakes the one that it is for, and no other
+/// thread before; and once none waits any more, the endpoint's own thread drives again.
+#[test]
+fn the_own_thread_leaves_the_lead_to_calls_and_takes_it_back() {
+    let by = Endpoint::builder().progress(Progress::Dedicated);
+    let ((one, to_two), (two, to_one)) = pair("stands-by", by);
+    let is_left = || {
+        let engine = one.shared().enter().unwrap();
+        engine.asleep && engine.followers.parked.iter().any(|other| other.awaited == Awaited::Close)
+    };
+    for _ in 0..10 {
+        let calls = one.clone();
+        let calls = thread::spawn(move || while calls.recv(to_two, 1).unwrap().len() > 0 {});
+        // It may lead at first, but not for all messages.
+        until(|| {
+            two.send(to_one, 1, b"hello").unwrap();
+            thread::sleep(Duration::from_millis(10));
+            is_left()
+        });
+        two.send(to_one, 1, b"").unwrap();
+        calls.join().unwrap();
+        // Nobody but the own thread takes this.
+        let mut receive = one.recv_owned(to_two, 2, vec![0; 5]);
+        two.send(to_one, 2, b"hello").unwrap();
+        until(|| one.shared().enter().unwrap().core.ops.open().next().is_none());
+        receive.try_wait().unwrap().0.unwrap();
+    }
+}
