@@ -16,8 +16,8 @@ use std::{
 use super::followers::Slot;
 
 /// The length of the first nap, and of the longest. Each is twice as long as the one before, since
-/// each takes a processor from the calls for a moment. Messages that come once a program has stopped
-/// to wait are taken at most two naps later.
+/// each takes a processor from the calls for a moment. Messages that come once a program has
+/// stopped to wait are taken at most two naps later.
 const NAP_FIRST: Duration = Duration::from_micros(100);
 const NAP_MAX: Duration = Duration::from_millis(1);
 
