@@ -65,7 +65,7 @@ impl Link {
 
     /// Posts a receive from the other side; the message may stay where it is.
     pub(super) fn expect_view(&self, tag: impl Into<TagMatch>) -> ViewRequest {
-        self.endpoint.view_request(self.peer, tag)
+        self.endpoint.recv_view_request(self.peer, tag)
     }
 
     /// Posts a receive from the other side into all of `buffer`.
