@@ -156,6 +156,11 @@ impl Link {
         let _ = within(LINGER, request).await;
     }
 
+    /// Ends it; the signals can be waited for by another.
+    pub(super) fn into_interrupts(self) -> Interrupts {
+        self.interrupts
+    }
+
     /// Waits a little until the other side has heard that the transfer is done.
     pub(super) async fn wait_for_bye(&mut self) {
         let _ = within(LINGER, self.last_word()).await;
