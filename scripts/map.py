@@ -31,7 +31,7 @@ FOREIGN = set("""
     memcpy memmove realloc mincore ppoll poll epoll_pwait epoll_wait sendto sendmsg recvfrom recvmsg send recv
     process_vm_readv process_vm_writev membarrier io_uring_enter userfaultfd mlock munmap mremap shmat
     bbr reno nstat cldemote libfabric UCX
-    EAGAIN EBADMSG EFAULT EINVAL ENOBUFS ENOENT ESRCH EPOLLET F_SEAL_FUTURE_WRITE TCP_USER_TIMEOUT
+    EAGAIN EBADMSG EFAULT EINVAL ENOBUFS ENOENT ESRCH EPOLLET F_SEAL_FUTURE_WRITE F_SEAL_WRITE TCP_USER_TIMEOUT
     TCP_ZEROCOPY_RECEIVE SIGBUS SIGKILL FUTEX_WAKE_OP
 """.split())
 

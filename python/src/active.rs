@@ -9,7 +9,7 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use pinfold::{Answer, CompletionQueue, Error, PeerId};
+use pinfold::{CompletionQueue, Error, PeerId, Replier};
 use pyo3::{
     PyTraverseError, PyVisit,
     exceptions::{PyKeyboardInterrupt, PyTypeError},
@@ -127,7 +127,7 @@ pub(crate) struct Active {
     data: Py<PyBytes>,
     receipt: pinfold::Receipt,
     is_request: bool,
-    answer: Mutex<Option<Answer>>,
+    answer: Mutex<Option<Replier>>,
 }
 
 impl Active {
@@ -138,11 +138,11 @@ impl Active {
             data: PyBytes::new(py, active.payload()).unbind(),
             receipt: active.receipt(),
             is_request: active.is_request(),
-            answer: Mutex::new(active.answer_later()),
+            answer: Mutex::new(active.reply_later()),
         }
     }
 
-    fn take(&self) -> Option<Answer> {
+    fn take(&self) -> Option<Replier> {
         self.answer.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
@@ -195,7 +195,7 @@ impl Active {
         }
         let source = Source::of(data)?;
         let answer = self.take().ok_or_else(|| raised(py, &Error::AlreadyAnswered))?;
-        let sent = py.detach(|| answer.send(source.as_ref()));
+        let sent = py.detach(|| answer.reply(source.as_ref()));
         drop(source);
         release_ended(py);
         or_raise(py, sent)

@@ -51,8 +51,8 @@ impl Endpoint {
     ) -> PyResult<Operation> {
         let (handle, from, tag) = (self.open(py)?, source(peer), matching(tag));
         Ok(py.detach(|| match how {
-            How::Message => Operation::Recv(handle.recv_message(from, tag)),
-            How::View => Operation::RecvView(handle.view_request(from, tag), handle.clone()),
+            How::Message => Operation::Recv(handle.recv_request(from, tag)),
+            How::View => Operation::RecvView(handle.recv_view_request(from, tag), handle.clone()),
             How::Into(target) => Operation::RecvInto(handle.recv_owned(from, tag, target)),
         }))
     }
@@ -176,7 +176,7 @@ impl Endpoint {
         tag: Option<u64>,
     ) -> PyResult<Option<Bound<'py, PyAny>>> {
         let (handle, from, tag) = (self.open(py)?, source(peer), matching(tag));
-        let found = or_raise(py, py.detach(|| handle.probe(from, tag)))?;
+        let found = or_raise(py, py.detach(|| handle.try_probe(from, tag)))?;
         found.map(|found| Received::from(&found).into_bound_py_any(py)).transpose()
     }
 

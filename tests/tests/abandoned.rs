@@ -130,7 +130,7 @@ fn receive_all(endpoint: &Endpoint, peer: PeerId, seed: u64) {
         let len = len_of(number).max(len_of(number + 1));
         let came = match random.below(8) {
             0 => {
-                let request = endpoint.recv_message(peer, TAG);
+                let request = endpoint.recv_request(peer, TAG);
                 let done = select(endpoint, &mut random, turns, request, |it| it.cancel());
                 done.map(|message| stamp::check(&message.unwrap(), number))
             }
@@ -142,7 +142,7 @@ fn receive_all(endpoint: &Endpoint, peer: PeerId, seed: u64) {
                 })
             }
             3 => {
-                let request = endpoint.view_request(Source::Any, TAG);
+                let request = endpoint.recv_view_request(Source::Any, TAG);
                 let done = select(endpoint, &mut random, turns, request, |it| it.cancel());
                 done.map(|view| stamp::check(&view.unwrap().to_vec().unwrap(), number))
             }
@@ -165,7 +165,7 @@ fn receive_all(endpoint: &Endpoint, peer: PeerId, seed: u64) {
             6 => {
                 // Two receives, given up in either order.
                 let mut one = endpoint.recv_owned(peer, TAG, vec![0; len]);
-                let mut two = endpoint.recv_message(peer, TagMatch::any());
+                let mut two = endpoint.recv_request(peer, TagMatch::any());
                 if random.below(2) == 0 {
                     one.cancel();
                 }
@@ -205,7 +205,7 @@ fn receive_all(endpoint: &Endpoint, peer: PeerId, seed: u64) {
         }
     }
     assert!(abandoned > MESSAGES / 4, "{abandoned}");
-    assert!(endpoint.probe(peer, TagMatch::any()).unwrap().is_none(), "none comes twice");
+    assert!(endpoint.try_probe(peer, TagMatch::any()).unwrap().is_none(), "none comes twice");
     println!("{abandoned} receives were given up");
 }
 
@@ -263,10 +263,10 @@ fn races_over_an_encrypted_connection() {
 
 /// Checks that a message whose receive is given up is there for the next receive.
 fn next_has(endpoint: &Endpoint, peer: PeerId, len: usize, seed: u64) {
-    let found = endpoint.probe(peer, TAG).unwrap().expect("it is there for the next");
+    let found = endpoint.try_probe(peer, TAG).unwrap().expect("it is there for the next");
     assert_eq!((found.len, found.peer, found.tag), (len as u64, peer, TAG));
     stamp::check(&endpoint.recv(peer, TAG).unwrap(), seed);
-    assert!(endpoint.probe(peer, TAG).unwrap().is_none());
+    assert!(endpoint.try_probe(peer, TAG).unwrap().is_none());
 }
 
 #[test]
@@ -283,7 +283,7 @@ fn results_that_nobody_took() {
             settle(&a);
         };
         // Posted before.
-        let request = a.recv_message(to_b, TAG);
+        let request = a.recv_request(to_b, TAG);
         send();
         drop(request);
         stamp::check(&a.recv(to_b, TAG).unwrap(), 1);
@@ -296,13 +296,13 @@ fn results_that_nobody_took() {
         // Found there already.
         send();
         drop(a.recv_owned(to_b, TAG, vec![0; 100_000]));
-        drop(a.recv_message(to_b, TAG));
-        drop(a.view_request(to_b, TAG));
+        drop(a.recv_request(to_b, TAG));
+        drop(a.recv_view_request(to_b, TAG));
         stamp::check(&a.recv(to_b, TAG).unwrap(), 1);
         next_has(&a, to_b, len, 2);
         // Two receives, the later of which is given up first.
         let first = a.recv_owned(to_b, TAG, vec![0; 100_000]);
-        let second = a.recv_message(to_b, TAG);
+        let second = a.recv_request(to_b, TAG);
         send();
         drop(second);
         drop(first);
@@ -370,7 +370,7 @@ fn in_the_middle(
             let after = b.send_owned(to_a, TAG, stamp::bytes(8, 99));
             match kind {
                 0 => {
-                    let request = a.recv_message(to_b, TAG);
+                    let request = a.recv_request(to_b, TAG);
                     work(&a, &b, turns);
                     drop(request);
                 }
@@ -385,7 +385,7 @@ fn in_the_middle(
                     drop(request);
                 }
                 3 => {
-                    let request = a.view_request(to_b, TAG);
+                    let request = a.recv_view_request(to_b, TAG);
                     work(&a, &b, turns);
                     drop(request);
                 }
@@ -394,17 +394,17 @@ fn in_the_middle(
                     let one = a.recv_owned(to_b, TAG, vec![0; len]);
                     work(&a, &b, turns);
                     drop(one);
-                    let two = a.recv_message(to_b, TAG);
+                    let two = a.recv_request(to_b, TAG);
                     let three = a.recv_owned(to_b, TAG, vec![0; 8]);
                     work(&a, &b, 1);
                     drop(three);
                     drop(two);
                 }
             }
-            let found = a.probe(to_b, TAG).unwrap().expect("the next may have it");
+            let found = a.try_probe(to_b, TAG).unwrap().expect("the next may have it");
             assert_eq!(found.len, len as u64, "{kind} {turns}");
             let mut next = a.recv_owned(to_b, TAG, vec![0; len]);
-            let mut last = a.recv_message(to_b, TAG);
+            let mut last = a.recv_request(to_b, TAG);
             progress_until(&[&a, &b], "the sender is told", || sent.try_wait().is_some());
             let mut done = None;
             progress_until(&[&a, &b], "the next receive ends", || {
@@ -422,7 +422,7 @@ fn in_the_middle(
             });
             stamp::check(&message.unwrap().unwrap(), 99);
             drop(after);
-            assert!(a.probe(to_b, TAG).unwrap().is_none());
+            assert!(a.try_probe(to_b, TAG).unwrap().is_none());
         }
     }
 }
@@ -481,7 +481,7 @@ fn what_comes_into_a_scope_that_ends() {
             buffer.fill(0);
             stamp::check(&a.recv_timeout(to_b, TAG, PATIENCE).unwrap(), 1);
             stamp::check(&a.recv_timeout(to_b, TAG, PATIENCE).unwrap(), 2);
-            assert!(a.probe(to_b, TAG).unwrap().is_none());
+            assert!(a.try_probe(to_b, TAG).unwrap().is_none());
             a.send(to_b, 1, b"").unwrap();
         });
     }
@@ -498,7 +498,7 @@ fn a_deadline_that_passes_in_the_middle() {
         assert!(matches!(timed_out, Error::Timeout(_)), "{timed_out}");
         b.progress().unwrap();
     }
-    let mut next = a.recv_message(to_b, TAG);
+    let mut next = a.recv_request(to_b, TAG);
     let mut message = None;
     progress_until(&[&a, &b], "the rest", || {
         message = message.take().or_else(|| next.try_wait());
@@ -517,7 +517,7 @@ fn what_was_too_long_is_not_kept() {
     settle(&a);
     drop(request);
     assert_eq!(&*a.recv(to_b, TAG).unwrap(), &[2; 20]);
-    assert!(a.probe(to_b, TAG).unwrap().is_none());
+    assert!(a.try_probe(to_b, TAG).unwrap().is_none());
 }
 
 #[test]
@@ -525,13 +525,13 @@ fn senders_that_go() {
     // A message that is whole stays; one that is not is an error of the next receive.
     let (a, to_b, b, to_a) = pair("abandoned-goes", ring_only(), ring_only());
     let whole = a.recv_owned(to_b, TAG, vec![0; 64]);
-    let broken = a.recv_message(to_b, TAG);
+    let broken = a.recv_request(to_b, TAG);
     b.send(to_a, TAG, &stamp::bytes(64, 1)).unwrap();
     let sent = b.send_owned(to_a, TAG, stamp::bytes(3 * MIB, 2));
     work(&a, &b, 2);
     drop(broken);
     drop(whole);
-    let followed = a.recv_message(to_b, TagMatch::any());
+    let followed = a.recv_request(to_b, TagMatch::any());
     drop(followed);
     drop(b);
     drop(sent);
@@ -542,7 +542,7 @@ fn senders_that_go() {
     let (a, to_b, b, to_a) = pair("abandoned-left", builder(), builder());
     let arena = Arena::new().unwrap();
     b.give(to_a, TAG, donation(&arena, 3 * MIB, 5)).unwrap();
-    let view = a.view_request(to_b, TAG);
+    let view = a.recv_view_request(to_b, TAG);
     work(&a, &b, 5);
     drop(b);
     settle(&a);
@@ -551,11 +551,11 @@ fn senders_that_go() {
     assert!(matches!(a.recv(to_b, TAG), Err(Error::PeerGone { .. })));
     // The same with an error of the receive that follows.
     let (a, to_b, b, to_a) = pair("abandoned-goes-too", ring_only(), ring_only());
-    let broken = a.recv_message(to_b, TAG);
+    let broken = a.recv_request(to_b, TAG);
     let sent = b.send_owned(to_a, TAG, stamp::bytes(3 * MIB, 2));
     work(&a, &b, 2);
     drop(broken);
-    let mut follows = a.recv_message(to_b, TAG);
+    let mut follows = a.recv_request(to_b, TAG);
     assert!(poll_once(&mut follows).is_pending());
     drop(b);
     drop(sent);
@@ -567,7 +567,7 @@ fn senders_that_go() {
     let sent = b.send_owned(to_a, TAG, stamp::bytes(3 * MIB, 2));
     work(&a, &b, 2);
     drop(request);
-    let follows = a.recv_message(to_b, TAG);
+    let follows = a.recv_request(to_b, TAG);
     a.close();
     assert!(matches!(follows.wait(), Err(Error::Closed)));
     drop(sent);

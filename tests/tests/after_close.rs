@@ -136,7 +136,7 @@ fn taker(args: &Args) {
             Some(endpoint.recv_view(peer, 0).unwrap().into_owned())
         }
         1 => {
-            endpoint.probe_wait(peer, 0).unwrap();
+            endpoint.probe(peer, 0).unwrap();
             None
         }
         _ => None,

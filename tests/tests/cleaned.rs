@@ -50,7 +50,7 @@ fn keeper(args: &Args) {
     }
     let endpoint = builder.listen("local:box").build().unwrap();
     // Only a newcomer could end this receive.
-    let mut receive = Some(endpoint.recv_message(Source::Any, TagMatch::any()));
+    let mut receive = Some(endpoint.recv_request(Source::Any, TagMatch::any()));
     say("ready");
     loop {
         let accepted = match way {

@@ -37,7 +37,7 @@ fn take_all(a: &Endpoint, from_b: PeerId, messages: u64, len: usize) {
         assert_eq!(a.recv_into(from_b, UNASKED, &mut into).unwrap().len, len as u64);
         assert_eq!(into, bytes.repeat(len.div_ceil(16))[..len], "message {at}");
     }
-    assert!(a.probe(from_b, UNASKED).unwrap().is_none());
+    assert!(a.try_probe(from_b, UNASKED).unwrap().is_none());
 }
 
 #[test]
@@ -134,7 +134,7 @@ fn the_limit_is_a_limit_and_is_said() {
         assert_eq!(&a.recv(from_b, LATER).unwrap()[..], b"passes");
     });
     let mut count = 0;
-    while a.probe(from_b, UNASKED).unwrap().is_some() {
+    while a.try_probe(from_b, UNASKED).unwrap().is_some() {
         let message = a.recv(from_b, UNASKED).unwrap();
         assert_eq!(message[..], u64::to_ne_bytes(count));
         count += 1;
@@ -168,7 +168,7 @@ fn a_quarter_is_for_those_who_come_later() {
         }
     });
     (0..500).for_each(|_| assert_eq!(&a.recv(from_c, UNASKED).unwrap()[..], b"late"));
-    assert!(a.probe(from_b, UNASKED).unwrap().is_some());
+    assert!(a.try_probe(from_b, UNASKED).unwrap().is_some());
 }
 
 #[test]
@@ -180,7 +180,7 @@ fn a_receiver_that_does_not_look_holds_nobody_up() {
     for at in 0..sent {
         assert_eq!(a.recv(from_b, UNASKED).unwrap()[..], at.to_ne_bytes());
     }
-    assert!(a.probe(from_b, UNASKED).unwrap().is_none());
+    assert!(a.try_probe(from_b, UNASKED).unwrap().is_none());
 }
 
 /// The credit is spent; the receiver has been told of one more message, and does not look any more.
@@ -198,7 +198,7 @@ fn where_that_is_unsure_it_is_said_and_the_message_comes_at_most_once() {
         assert_eq!(a.recv(from_b, UNASKED).unwrap()[..], at.to_ne_bytes());
     }
     driven(&a, || (0..1000).for_each(|_| _ = b.progress().unwrap()));
-    let late = a.probe(from_b, UNASKED).unwrap();
+    let late = a.try_probe(from_b, UNASKED).unwrap();
     if late.is_some() {
         assert_eq!(a.recv(from_b, UNASKED).unwrap()[..], bytes);
     }
@@ -214,7 +214,7 @@ fn a_long_message_is_taken_back_when_its_time_is_up() {
     let failed = b.send_timeout(to_a, UNASKED, &bytes, SHORT).unwrap_err();
     assert!(matches!(failed, Error::NotTaken { why: Untaken::NoReceive, .. }), "{failed}");
     bytes.fill(0);
-    assert!(a.probe(from_b, UNASKED).unwrap().is_none());
+    assert!(a.try_probe(from_b, UNASKED).unwrap().is_none());
     thread::scope(|scope| {
         scope.spawn(|| b.send_timeout(to_a, UNASKED, &stamp::bytes(4 << 20, 4), PATIENCE).unwrap());
         stamp::check(&a.recv(from_b, UNASKED).unwrap(), 4);
@@ -260,7 +260,7 @@ fn who_waits_and_since_when_can_be_seen() {
         });
         // The receiver looks, and takes nothing.
         while seen.load(Ordering::Acquire) == 0 {
-            assert!(a.probe(from_b, LATER).unwrap().is_none());
+            assert!(a.try_probe(from_b, LATER).unwrap().is_none());
         }
         while a.recv(from_b, UNASKED).unwrap()[..] != *b"waits" {}
     });

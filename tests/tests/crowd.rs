@@ -189,7 +189,7 @@ impl Meeting<'_> {
                 stamp::fill(memory.get_mut(), seed);
                 sends.push_back(self.endpoint.send_owned(peer, seed, memory.into_bytes()));
                 while self.left > 0
-                    && self.endpoint.probe(Source::Any, TagMatch::any()).unwrap().is_some()
+                    && self.endpoint.try_probe(Source::Any, TagMatch::any()).unwrap().is_some()
                 {
                     self.hear_one(&mut random);
                 }
@@ -214,7 +214,7 @@ impl Meeting<'_> {
                 (message.peer(), message.tag(), message.into_vec())
             }
             1 => {
-                let envelope = self.endpoint.probe_wait(Source::Any, all).expect("a message");
+                let envelope = self.endpoint.probe(Source::Any, all).expect("a message");
                 let mut bytes = vec![0; envelope.len as usize];
                 let received = self.endpoint.recv_into(envelope.peer, envelope.tag, &mut bytes);
                 assert_eq!(received.expect("it is there").len, envelope.len);
@@ -228,7 +228,7 @@ impl Meeting<'_> {
                 (received.peer, received.tag, bytes)
             }
             _ => {
-                let message = block_on(self.endpoint.recv_message(Source::Any, all));
+                let message = block_on(self.endpoint.recv_request(Source::Any, all));
                 let message = message.expect("a message");
                 (message.peer(), message.tag(), message.into_vec())
             }

@@ -452,6 +452,6 @@ fn lenient(args: &Args) {
         stamp::check(&endpoint.recv(peer, len as u64).unwrap(), 1);
     }
     let long = endpoint.recv(peer, 2).unwrap();
-    assert_eq!(endpoint.probe(peer, 1).unwrap(), None);
+    assert_eq!(endpoint.try_probe(peer, 1).unwrap(), None);
     endpoint.send(peer, 3, &long).unwrap();
 }

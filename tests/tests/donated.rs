@@ -196,11 +196,11 @@ fn what_is_handed_off_waits_its_turn() {
     assert!(dropped.cancel());
     assert!(matches!(dropped.wait().0, Err(Error::Cancelled)));
     // So many gifts have come, and no more.
-    while b.probe(from_a, 0).unwrap().is_none() {}
+    while b.try_probe(from_a, 0).unwrap().is_none() {}
     let held: Vec<_> = (0..4).map(|_| b.recv_view(from_a, 0).unwrap().into_owned()).collect();
     for _ in 0..1000 {
         a.progress().unwrap();
-        assert!(b.probe(from_a, 0).unwrap().is_none());
+        assert!(b.try_probe(from_a, 0).unwrap().is_none());
     }
     assert!(all.iter_mut().all(|handoff| handoff.try_wait().is_none()));
     drop(held);
@@ -418,7 +418,7 @@ fn frames_wait_by_peer_and_tag() {
         assert_eq!(number(&view.to_vec().unwrap()), 4);
         drop(view);
         a.progress().unwrap();
-        assert!(b.probe(from_a, tag).unwrap().is_none());
+        assert!(b.try_probe(from_a, tag).unwrap().is_none());
     }
     await_empty(&a, &arena);
     // The end does not wait.

@@ -64,7 +64,7 @@ fn cut(_: &Args) {
                         result
                     } else {
                         go(&endpoint, peer);
-                        endpoint.probe_wait(peer, 1).unwrap();
+                        endpoint.probe(peer, 1).unwrap();
                         endpoint.recv_into(peer, 1, memory.get_mut())
                     };
                     let what = format!("{len} bytes by {by:?} into {room}, posted: {is_posted}");
@@ -175,7 +175,7 @@ fn in_parts(args: &Args) {
         let mut slices: Vec<IoSliceMut> =
             pieces.iter_mut().map(|piece| IoSliceMut::new(piece.get_mut())).collect();
         if i % 2 == 1 {
-            endpoint.probe_wait(peer, i as u64).unwrap();
+            endpoint.probe(peer, i as u64).unwrap();
         }
         match endpoint.recv_vectored(peer, i as u64, &mut slices) {
             Ok(received) => assert_eq!(received.len, len as u64, "case {i}"),

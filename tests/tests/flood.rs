@@ -162,7 +162,7 @@ fn basin(args: &Args) {
         next[from] += 1;
     }
     assert_eq!(next, vec![EACH; SPRINGS as usize]);
-    assert_eq!(endpoint.probe(Source::Any, TagMatch::any()).unwrap(), None);
+    assert_eq!(endpoint.try_probe(Source::Any, TagMatch::any()).unwrap(), None);
 }
 
 fn receive(

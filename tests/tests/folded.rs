@@ -267,7 +267,7 @@ fn forks(args: &Args) {
     let (seed, message, folded) = play.in_pieces();
     assert_eq!(folded.moved > 0, can, "{folded}");
     // A message that is here, and not handed out yet.
-    let waiting = play.a.0.recv_message(play.a.1, 2);
+    let waiting = play.a.0.recv_request(play.a.1, 2);
     let bytes = stamp::bytes(LEN, 1000);
     thread::scope(|scope| {
         let sent = scope.spawn(|| play.b.0.send(play.b.1, 2, &bytes).expect("to send"));

@@ -116,10 +116,10 @@ fn fickle(args: &Args) {
             let ask = || endpoint.send(peer, GO, b"").unwrap();
             if !whim.awaited {
                 ask();
-                endpoint.probe_wait(peer, round).unwrap();
+                endpoint.probe(peer, round).unwrap();
             }
             if whim.message {
-                let request = endpoint.recv_message(peer, round);
+                let request = endpoint.recv_request(peer, round);
                 if whim.awaited {
                     ask();
                 }
@@ -133,10 +133,10 @@ fn fickle(args: &Args) {
             }
             // The message went with the request, or is still there; the sender is done either way.
             loop {
-                if endpoint.probe(peer, round).unwrap().is_some() {
+                if endpoint.try_probe(peer, round).unwrap().is_some() {
                     came(endpoint.recv(peer, round));
                 }
-                if endpoint.probe(peer, AFTER | round).unwrap().is_some() {
+                if endpoint.try_probe(peer, AFTER | round).unwrap().is_some() {
                     endpoint.recv(peer, AFTER | round).unwrap();
                     break;
                 }
@@ -157,13 +157,13 @@ fn steady(args: &Args) {
     for round in 0..ROUNDS {
         let whim = whim(round);
         if whim.sends {
-            let early = whim.awaited.then(|| endpoint.recv_message(peer, round));
+            let early = whim.awaited.then(|| endpoint.recv_request(peer, round));
             if whim.awaited {
                 endpoint.send(peer, GO, b"").unwrap();
             }
             endpoint.recv(peer, AFTER | round).unwrap();
             // A message that was sent before this has come by now, if it comes at all.
-            let mut request = early.unwrap_or_else(|| endpoint.recv_message(peer, round));
+            let mut request = early.unwrap_or_else(|| endpoint.recv_request(peer, round));
             if request.cancel() {
                 assert!(!whim.leaks, "{round}: a leaked send is still a send: {whim:?}");
                 withdrawn += 1;
@@ -357,7 +357,7 @@ fn scoping(_: &Args) {
         assert!(theirs.iter().all(|byte| *byte == 0xee), "written after the scope");
         // The receive was withdrawn, or has left the message to this one.
         stamp::check(&endpoint.recv(peer, tag).unwrap(), tag);
-        assert!(endpoint.probe(peer, tag).unwrap().is_none());
+        assert!(endpoint.try_probe(peer, tag).unwrap().is_none());
         endpoint.send(peer, 80, b"").unwrap();
     }
     // A scope by reference to values outside it, and one in another.
@@ -390,7 +390,7 @@ fn scoped(_: &Args) {
         result.unwrap();
         endpoint.recv(peer, 80).unwrap();
         // Sent before the scope ended, or taken back as it did.
-        if endpoint.probe(peer, 50 + tag).unwrap().is_some() {
+        if endpoint.try_probe(peer, 50 + tag).unwrap().is_some() {
             stamp::check(&endpoint.recv(peer, 50 + tag).unwrap(), tag);
         }
     }

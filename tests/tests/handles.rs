@@ -65,8 +65,8 @@ fn operations_with(endpoint: &Endpoint, peer: PeerId) -> Vec<Failed> {
         ("recv_timeout", endpoint.recv_timeout(peer, 1, SOON).err()),
         ("send_owned", endpoint.send_owned(peer, 1, vec![1; 9]).wait().0.err()),
         ("recv_owned", endpoint.recv_owned(peer, 1, vec![1; 9]).wait().0.err()),
-        ("recv_message", endpoint.recv_message(peer, 1).wait().err()),
-        ("future", pinfold_tests::block_on(endpoint.recv_message(peer, 1)).err()),
+        ("recv_request", endpoint.recv_request(peer, 1).wait().err()),
+        ("future", pinfold_tests::block_on(endpoint.recv_request(peer, 1)).err()),
         ("call, short", endpoint.call(peer, 1, b"x").err()),
         ("call", endpoint.call(peer, 1, &[1; 1000]).err()),
         ("call, long", endpoint.call(peer, 1, &vec![1; 1 << 20]).err()),
@@ -74,8 +74,8 @@ fn operations_with(endpoint: &Endpoint, peer: PeerId) -> Vec<Failed> {
         ("request", endpoint.request(peer, 1, b"x").wait().err()),
         ("request, long", endpoint.request(peer, 1, &vec![1; 1 << 20]).wait().err()),
         ("request_owned", endpoint.request_owned(peer, 1, vec![1; 9]).wait().err()),
+        ("try_probe", endpoint.try_probe(peer, 1).err()),
         ("probe", endpoint.probe(peer, 1).err()),
-        ("probe_wait", endpoint.probe_wait(peer, 1).err()),
         ("scope", endpoint.scope(|s| s.send(peer, 1, b"x").and_then(|send| send.wait())).err()),
     ]
 }
@@ -94,13 +94,13 @@ fn closer(_: &Args) {
     let handle = endpoint.clone();
     // Under way when it closes: a posted receive, one that another thread waits for, and a future.
     let posted = endpoint.recv_owned(peer, 1, vec![7; 100]);
-    let message = endpoint.recv_message(Source::Any, 2);
+    let message = endpoint.recv_request(Source::Any, 2);
     let blocked = thread::spawn({
         let endpoint = endpoint.clone();
         move || endpoint.recv(peer, 3).map(drop)
     });
     let awaited = thread::spawn({
-        let request = endpoint.recv_message(peer, 4);
+        let request = endpoint.recv_request(peer, 4);
         move || pinfold_tests::block_on(request).map(drop)
     });
     thread::sleep(SOON);
@@ -150,7 +150,7 @@ fn leaves_early(_: &Args) {
     for round in 0..EARLY_LEAVES {
         let (endpoint, peer) = role::listen(builder(), &format!("early-{round}"));
         let posted = endpoint.recv_owned(peer, 1, vec![0; LONG]);
-        while endpoint.probe(peer, 2).unwrap().is_none() {}
+        while endpoint.try_probe(peer, 2).unwrap().is_none() {}
         thread::sleep(Duration::from_micros(200) * round);
         endpoint.close();
         let (result, bytes) = posted.wait();

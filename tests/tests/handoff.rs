@@ -102,7 +102,7 @@ fn looker(_: &Args) {
         let receipt = view.receipt();
         assert_eq!((receipt.path, receipt.bytes), (Path::Handoff, len as u64), "{receipt}");
         assert_eq!((receipt.copied_user, receipt.copied_kernel), (0, 0), "{receipt}");
-        assert!(view.own_bytes().is_none() && !view.is_writable());
+        assert!(view.bytes().is_none() && !view.is_writable());
         check(&view, seed);
         let mut some = vec![0; len.min(10)];
         view.read(len - some.len(), &mut some).unwrap();
@@ -119,7 +119,7 @@ fn looker(_: &Args) {
         let message = endpoint.recv(peer, MESSAGE | seed).unwrap();
         stamp::check(&message, seed);
         // It may outlive the handle that received it, go to other threads, and wait.
-        let view = block_on(endpoint.view_request(peer, FUTURE | seed)).unwrap();
+        let view = block_on(endpoint.recv_view_request(peer, FUTURE | seed)).unwrap();
         let late = endpoint.recv_view(peer, LATE | seed).unwrap().into_owned();
         thread::spawn(move || {
             check(&late, seed);
@@ -128,7 +128,7 @@ fn looker(_: &Args) {
         .join()
         .unwrap();
         // Posted before it comes, dropped before it is asked for: it is the next one's.
-        let request = endpoint.view_request(peer, seed);
+        let request = endpoint.recv_view_request(peer, seed);
         while endpoint.counters().received[Path::Handoff as usize].messages < 4 * (seed + 1) {
             endpoint.progress().unwrap();
         }
@@ -153,11 +153,11 @@ fn where_it_is_switched_off_a_copy_goes() {
         let arena = Arena::new().unwrap();
         for len in [8, 5000, MIB] {
             let sent = a.handoff(to_b, 1, donation(&arena, len, 5));
-            let request = b.view_request(from_a, 1);
+            let request = b.recv_view_request(from_a, 1);
             let view = loop {
                 a.progress().unwrap();
                 b.progress().unwrap();
-                if b.probe(from_a, 1).unwrap().is_none() {
+                if b.try_probe(from_a, 1).unwrap().is_none() {
                     break request;
                 }
             };
@@ -169,7 +169,7 @@ fn where_it_is_switched_off_a_copy_goes() {
                 assert_eq!(receipt.refused(Path::Handoff), Some(why), "{receipt}");
                 waits.join().unwrap()
             });
-            stamp::check(view.own_bytes().expect("a copy"), 5);
+            stamp::check(view.bytes().expect("a copy"), 5);
             check(&view, 5);
             assert_ne!(view.receipt().path, Path::Handoff);
         }
@@ -377,7 +377,7 @@ fn keeper(_: &Args) {
     say("listens");
     let peer = endpoint.accept_timeout(PATIENCE).unwrap();
     let view = endpoint.recv_view(peer, 1).unwrap();
-    endpoint.probe_wait(peer, 2).unwrap();
+    endpoint.probe(peer, 2).unwrap();
     say("holds");
     hear();
     assert!(endpoint.recv(peer, 5).unwrap_err().is_peer_gone());

@@ -115,7 +115,7 @@ fn idler(args: &Args) {
             assert_eq!(&*endpoint.recv(peer, WAKE).unwrap(), b"wake up");
         }
         "descriptor" => {
-            let mut request = endpoint.recv_message(peer, WAKE);
+            let mut request = endpoint.recv_request(peer, WAKE);
             let message = loop {
                 if let Some(message) = request.try_wait() {
                     break message;
@@ -128,12 +128,12 @@ fn idler(args: &Args) {
             assert_eq!(&*message.unwrap(), b"wake up");
         }
         "future" => {
-            let message = block_on(endpoint.recv_message(peer, WAKE)).unwrap();
+            let message = block_on(endpoint.recv_request(peer, WAKE)).unwrap();
             assert_eq!(&*message, b"wake up");
         }
         // Connected, and the program is elsewhere.
         "thread" | "nothing" => {
-            let request = endpoint.recv_message(peer, WAKE);
+            let request = endpoint.recv_request(peer, WAKE);
             hear_or_end();
             assert_eq!(&*request.wait().unwrap(), b"wake up");
         }

@@ -38,7 +38,7 @@ fn everything(name: &str, progress: Progress) {
             lent[..len].copy_from_slice(&stamp::bytes(len, tag));
             queue.add(0, endpoint.recv_owned(to, tag, vec![0; len]));
             queue.add(1, endpoint.send_owned(from, tag, stamp::bytes(len, tag)));
-            queue.add(2, endpoint.recv_message(to, 100 + tag));
+            queue.add(2, endpoint.recv_request(to, 100 + tag));
             let given = endpoint.handoff(from, 100 + tag, lent);
             while queue.outstanding() > 0 {
                 assert!(queue.wait(&mut ended, 9, Some(PATIENCE)).unwrap() > 0);

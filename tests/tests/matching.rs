@@ -87,7 +87,7 @@ fn masked_hub(_: &Args) {
     // All messages are unexpected.
     leaves.iter().for_each(|leaf| go(&endpoint, *leaf));
     for leaf in &leaves {
-        endpoint.probe_wait(*leaf, DONE).unwrap();
+        endpoint.probe(*leaf, DONE).unwrap();
     }
     let mut next = [[0u64; CLASSES as usize]; LEAVES as usize];
     let mut take = |from: Source, wanted: u64| {
@@ -111,20 +111,20 @@ fn masked_hub(_: &Args) {
     for _ in 0..LEAVES {
         assert_eq!(endpoint.recv(Source::Any, TagMatch::any()).unwrap().tag(), DONE);
     }
-    assert_eq!(endpoint.probe(Source::Any, TagMatch::any()).unwrap(), None);
+    assert_eq!(endpoint.try_probe(Source::Any, TagMatch::any()).unwrap(), None);
 
     // All receives posted before: one number exactly, then two classes from each leaf and two from
     // any. Three receives are left over, for the numbers that the exact ones take.
     let mut exact = Vec::new();
     for leaf in &leaves {
-        exact.push((*leaf, endpoint.recv_message(*leaf, masked_tag(1, 7))));
+        exact.push((*leaf, endpoint.recv_request(*leaf, masked_tag(1, 7))));
     }
     let mut of_class = Vec::new();
     for _ in 0..OF_CLASS {
         for wanted in 0..CLASSES {
             for leaf in &leaves {
                 let from = if wanted < 2 { Source::Peer(*leaf) } else { Source::Any };
-                of_class.push((from, wanted, endpoint.recv_message(from, class(wanted))));
+                of_class.push((from, wanted, endpoint.recv_request(from, class(wanted))));
             }
         }
     }
@@ -211,19 +211,19 @@ fn probing(_: &Args) {
     let (endpoint, peer) = role::listen(Endpoint::builder(), "probe");
     for (i, len) in LENGTHS.into_iter().enumerate() {
         let tag = i as u64;
-        assert_eq!(endpoint.probe(peer, tag).unwrap(), None);
+        assert_eq!(endpoint.try_probe(peer, tag).unwrap(), None);
         go(&endpoint, peer);
-        let envelope = endpoint.probe_wait(peer, TagMatch::any()).unwrap();
+        let envelope = endpoint.probe(peer, TagMatch::any()).unwrap();
         assert_eq!((envelope.peer, envelope.tag, envelope.len), (peer, tag, len as u64));
         // The message is still there, and only under its tag.
-        assert_eq!(endpoint.probe(Source::Any, tag).unwrap(), Some(envelope));
-        assert_eq!(endpoint.probe(peer, tag + 1).unwrap(), None);
+        assert_eq!(endpoint.try_probe(Source::Any, tag).unwrap(), Some(envelope));
+        assert_eq!(endpoint.try_probe(peer, tag + 1).unwrap(), None);
         stamp::check(&endpoint.recv(peer, envelope.tag).unwrap(), tag);
-        assert_eq!(endpoint.probe(peer, TagMatch::any()).unwrap(), None);
+        assert_eq!(endpoint.try_probe(peer, TagMatch::any()).unwrap(), None);
     }
     // Receives that were taken back take nothing.
     let mut never = endpoint.recv_owned(peer, TagMatch::any(), vec![0; 100]);
-    let mut neither = endpoint.recv_message(Source::Any, 100);
+    let mut neither = endpoint.recv_request(Source::Any, 100);
     assert!(never.try_wait().is_none() && neither.try_wait().is_none());
     assert!(never.cancel() && neither.cancel());
     assert!(!never.cancel(), "once is enough");
@@ -236,17 +236,17 @@ fn probing(_: &Args) {
     ));
     go(&endpoint, peer);
     await_go(&endpoint, peer);
-    assert_eq!(endpoint.probe_wait(peer, 100).unwrap().len, 3 << 20);
+    assert_eq!(endpoint.probe(peer, 100).unwrap().len, 3 << 20);
     go(&endpoint, peer);
     await_go(&endpoint, peer);
-    assert_eq!(endpoint.probe(peer, 100).unwrap(), None, "it was taken back");
-    endpoint.probe_wait(peer, 101).unwrap();
-    let request = endpoint.recv_message(peer, 101);
+    assert_eq!(endpoint.try_probe(peer, 100).unwrap(), None, "it was taken back");
+    endpoint.probe(peer, 101).unwrap();
+    let request = endpoint.recv_request(peer, 101);
     go(&endpoint, peer);
     stamp::check(&request.wait().unwrap(), 101);
     let mut whole = 0u32;
     for round in 0..200u64 {
-        let mut request = endpoint.recv_message(peer, 102);
+        let mut request = endpoint.recv_request(peer, 102);
         go(&endpoint, peer);
         let arrived = endpoint.recv(peer, 103).unwrap()[0] == 1;
         if arrived {
@@ -402,13 +402,13 @@ fn a_hundred_thousand_unexpected() {
 fn keeping(_: &Args) {
     let builder = Endpoint::builder().unexpected_bytes_max(1 << 30);
     let (endpoint, peer) = role::listen(builder, "many");
-    endpoint.probe_wait(peer, MANY - 1).unwrap();
+    endpoint.probe(peer, MANY - 1).unwrap();
     assert!(endpoint.counters().unexpected >= MANY);
     for tag in (0..MANY).rev() {
         let message = endpoint.recv(peer, tag).unwrap();
         stamp::check(&message, tag);
     }
-    assert_eq!(endpoint.probe(peer, TagMatch::any()).unwrap(), None);
+    assert_eq!(endpoint.try_probe(peer, TagMatch::any()).unwrap(), None);
     say("all");
 }
 

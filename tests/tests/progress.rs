@@ -84,7 +84,7 @@ fn what_came_is_told_before_more_is_taken_from_who_goes_on_and_on() {
             pair(&format!("torrent-{round}"), Endpoint::builder(), Endpoint::builder());
         let (tell, told) = mpsc::channel();
         let waker = Waker::from(Arc::new(Counts { endpoint: a.clone(), unexpected: tell }));
-        let mut awaited = pin!(a.recv_message(from, 1));
+        let mut awaited = pin!(a.recv_request(from, 1));
         assert!(awaited.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
         b.send(to, 1, b"awaited").unwrap();
         let torrent: Vec<_> = (0..10 * TURN).map(|_| b.send_owned(to, 2, vec![7; 8])).collect();
@@ -160,10 +160,10 @@ fn dozing(args: &Args) {
     let mut random = Random::new(1);
     for tap in 0..taps(args) {
         let message = if random.below(2) == 0 {
-            let mut request = endpoint.recv_message(peer, tap);
+            let mut request = endpoint.recv_request(peer, tap);
             doze(&endpoint, || request.try_wait()).unwrap()
         } else {
-            doze(&endpoint, || endpoint.probe(peer, tap).unwrap());
+            doze(&endpoint, || endpoint.try_probe(peer, tap).unwrap());
             endpoint.recv(peer, tap).unwrap()
         };
         assert_eq!(message.len(), tap_len(args, tap));
@@ -225,8 +225,8 @@ fn chat(endpoint: &Endpoint, peer: PeerId, thread: u64, begins: bool) {
         let message = match word % 4 {
             0 => endpoint.recv(peer, tag).unwrap(),
             1 => endpoint.recv(Source::Any, TagMatch::masked(tag, 0xffff_ffff)).unwrap(),
-            2 => endpoint.recv_message(peer, tag).wait().unwrap(),
-            _ => pinfold_tests::block_on(endpoint.recv_message(peer, tag)).unwrap(),
+            2 => endpoint.recv_request(peer, tag).wait().unwrap(),
+            _ => pinfold_tests::block_on(endpoint.recv_request(peer, tag)).unwrap(),
         };
         assert_eq!((message.tag(), message.len()), (tag, len));
         stamp::check(&message, tag);
@@ -288,7 +288,7 @@ fn computing(args: &Args) {
     for (i, len) in LENGTHS.into_iter().enumerate() {
         let tag = i as u64;
         endpoint.send(peer, GO, b"").unwrap();
-        endpoint.probe_wait(peer, tag).unwrap();
+        endpoint.probe(peer, tag).unwrap();
         let request = endpoint.recv_owned(peer, tag, vec![0; len]);
         assert_eq!(role::hear(), "stop computing");
         let (result, bytes) = request.wait();

@@ -114,7 +114,7 @@ fn builder(args: &Args) -> pinfold::Builder {
 /// The next message of this tag, received in this side's way of waiting.
 fn next(endpoint: &Endpoint, peer: PeerId, tag: u64, way: &str) -> u64 {
     let message = match way {
-        "futures" => block_on(endpoint.recv_message(peer, tag)).unwrap(),
+        "futures" => block_on(endpoint.recv_request(peer, tag)).unwrap(),
         _ => endpoint.recv_timeout(peer, tag, BOUND).expect("it was sent"),
     };
     u64::from_ne_bytes(message[..].try_into().expect("a number"))
@@ -177,7 +177,7 @@ fn answerer(args: &Args) {
     let mut random = Random::new(2);
     loop {
         let message = match way {
-            "futures" => block_on(endpoint.recv_message(peer, pinfold::TagMatch::any())).unwrap(),
+            "futures" => block_on(endpoint.recv_request(peer, pinfold::TagMatch::any())).unwrap(),
             _ => endpoint.recv(peer, pinfold::TagMatch::any()).unwrap(),
         };
         if message.tag() == 2 {

@@ -337,7 +337,7 @@ fn sink(args: &Args) {
     }
     for case in sweep() {
         if !case.is_awaited() {
-            let envelope = endpoint.probe_wait(peer, case.tag()).unwrap();
+            let envelope = endpoint.probe(peer, case.tag()).unwrap();
             let expected = (peer, case.tag(), case.len as u64);
             assert_eq!((envelope.peer, envelope.tag, envelope.len), expected);
         }
@@ -419,7 +419,7 @@ fn receive(endpoint: &Endpoint, peer: PeerId, case: Case, mode: Mode) -> Receipt
         };
         return received(case, result, Aligned::from_bytes(bytes));
     }
-    let mut request = endpoint.recv_message(peer, tag);
+    let mut request = endpoint.recv_request(peer, tag);
     go();
     let result = match mode {
         Mode::Blocking => unreachable!(),

@@ -2,7 +2,7 @@
 
 use std::{ffi::c_void, time::Duration};
 
-use pinfold::{Active, Answer};
+use pinfold::{Active, Replier};
 
 use crate::{
     endpoint::{pinfold_endpoint, the},
@@ -21,7 +21,7 @@ pub struct pinfold_active {
 }
 
 /// The right, and the duty, to answer a request after its handler has returned; any thread may.
-pub struct pinfold_answer(Answer);
+pub struct pinfold_answer(Replier);
 
 /// A handler of active messages. It runs on a thread that makes progress, so it should be brief; it
 /// may post operations and answer, and must not wait.
@@ -284,7 +284,7 @@ pub unsafe extern "C" fn pinfold_active_defer(
     run(|| {
         let place = place(answer, "answer")?;
         // SAFETY: the caller's.
-        let right = unsafe { the_active(active) }?.answer_later();
+        let right = unsafe { the_active(active) }?.reply_later();
         let right = right.ok_or(pinfold::Error::AlreadyAnswered)?;
         // SAFETY: the caller's.
         unsafe { give_out(place, pinfold_answer(right)) };
@@ -308,7 +308,7 @@ pub unsafe extern "C" fn pinfold_answer_send(
             unsafe { take_back(answer) }.ok_or_else(|| Failure::invalid("answer is NULL"))?;
         // SAFETY: the caller's.
         let data = unsafe { bytes(data.cast(), len, "data") }?;
-        Ok(answer.0.send(data)?)
+        Ok(answer.0.reply(data)?)
     })
 }
 

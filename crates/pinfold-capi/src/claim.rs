@@ -117,7 +117,7 @@ pub unsafe extern "C" fn pinfold_claimed_message(
         // SAFETY: the caller's.
         let claimed = unsafe { taken(claimed) }?;
         let place = place(message, "message")?;
-        let came = claimed.recv_message().wait()?;
+        let came = claimed.recv_request().wait()?;
         // SAFETY: the caller's.
         unsafe { give_out(place, pinfold_message(came)) };
         Ok(())

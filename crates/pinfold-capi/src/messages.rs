@@ -275,8 +275,8 @@ pub unsafe extern "C" fn pinfold_probe(
         let endpoint = unsafe { the(endpoint) }?;
         let (from, tag) = (source(peer), TagMatch::masked(tag, ignore));
         let envelope = match timeout {
-            0 => endpoint.probe(from, tag)?.ok_or(Failure::Timeout)?,
-            ..0 => endpoint.probe_wait(from, tag)?,
+            0 => endpoint.try_probe(from, tag)?.ok_or(Failure::Timeout)?,
+            ..0 => endpoint.probe(from, tag)?,
             _ => {
                 let why = "a probe waits for ever or not at all; timeout is neither";
                 return Err(Failure::invalid(why));

@@ -140,7 +140,7 @@ pub unsafe extern "C" fn pinfold_post_recv_message(
     run(|| {
         // SAFETY: the caller's.
         let (endpoint, queue) = unsafe { (the(endpoint)?, the_queue(queue)?) };
-        queue.add(context, endpoint.recv_message(source(peer), TagMatch::masked(tag, ignore)));
+        queue.add(context, endpoint.recv_request(source(peer), TagMatch::masked(tag, ignore)));
         Ok(())
     })
 }

@@ -6,7 +6,7 @@ use clap::{CommandFactory, Parser, Subcommand};
 
 use pinfold_bench::{PerfArgs, tune};
 
-use crate::{doctor, lab, manual, output, run, top, trace, transfer};
+use crate::{doctor, keygen, lab, manual, output, run, top, trace, transfer};
 
 /// Messages between processes, straight from and into the memory they already use.
 #[derive(Parser)]
@@ -23,6 +23,7 @@ enum Command {
     Perf(Box<PerfArgs>),
     Send(Box<transfer::SendArgs>),
     Recv(Box<transfer::RecvArgs>),
+    Keygen(keygen::KeygenArgs),
     Run(Box<run::RunArgs>),
     Top(Box<top::TopArgs>),
     Tune(Box<tune::TuneArgs>),
@@ -62,6 +63,7 @@ pub(crate) fn run() -> ExitCode {
         Command::Perf(args) => pinfold_bench::run(&args),
         Command::Send(args) => transfer::send(*args),
         Command::Recv(args) => transfer::recv(*args),
+        Command::Keygen(args) => keygen::run(&args),
         Command::Run(args) => run::run(&args),
         Command::Top(args) => top::run(&args),
         Command::Tune(args) => tune::run(&args),

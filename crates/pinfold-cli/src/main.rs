@@ -4,6 +4,7 @@
 //! - [`cli`]: the command line; picks the subcommand.
 //! - [`doctor`]: `pinfold doctor`: permissions, costs and remedies on this machine.
 //! - [`transfer`]: `pinfold send` and `pinfold recv`: files or a stream to another process.
+//! - [`keygen`]: `pinfold keygen`: the key that two hosts share.
 //! - [`run`]: `pinfold run`: an MPI program over Pinfold.
 //! - [`top`]: `pinfold top`: the endpoints of this host and their traffic.
 //! - [`lab`]: `pinfold lab`: the papers' experiments; they are in [`pinfold_lab`].
@@ -14,6 +15,7 @@
 
 mod cli;
 mod doctor;
+mod keygen;
 mod lab;
 mod manual;
 mod run;

@@ -19,7 +19,7 @@ const LAB: &str = concat!(env!("CARGO_TARGET_TMPDIR"), "/lab-output");
 const TRACE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../pinfold-lab/traces/chat.trace");
 
 /// Commands that print, and end by themselves.
-const COMMANDS: [&[&str]; 55] = [
+const COMMANDS: [&[&str]; 56] = [
     &["--help"],
     &["-h"],
     &["help"],
@@ -33,6 +33,7 @@ const COMMANDS: [&[&str]; 55] = [
     &["perf", "send-modes", "--help"],
     &["send", "--help"],
     &["recv", "-h"],
+    &["keygen", "--help"],
     &["run", "--help"],
     &["top", "--help"],
     &["tune", "--help"],
@@ -87,9 +88,16 @@ const MEASURING: [&[&str]; 5] = [
 ];
 
 /// Commands whose receipts are lost in `transfer/console.rs`, those whose plan is in `run.rs`, and
-/// those that write files, in `lab.rs` and `trace.rs`.
-const ELSEWHERE: [&[&str]; 6] =
-    [&["send"], &["recv"], &["run"], &["lab", "report"], &["lab", "compare"], &["trace", "record"]];
+/// those that write files, in `lab.rs`, `trace.rs` and `keygen.rs`.
+const ELSEWHERE: [&[&str]; 7] = [
+    &["send"],
+    &["recv"],
+    &["keygen"],
+    &["run"],
+    &["lab", "report"],
+    &["lab", "compare"],
+    &["trace", "record"],
+];
 
 fn run(words: &[&str], stdout: Stdio, stderr: Stdio) -> Output {
     let mut command = Command::new(PROGRAM);

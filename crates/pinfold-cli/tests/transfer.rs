@@ -12,6 +12,10 @@ mod denied;
 mod harness;
 #[path = "transfer/limits.rs"]
 mod limits;
+#[path = "transfer/readme.rs"]
+mod readme;
+#[path = "transfer/served.rs"]
+mod served;
 #[path = "transfer/stopped.rs"]
 mod stopped;
 #[path = "transfer/tcp.rs"]

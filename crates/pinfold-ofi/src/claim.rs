@@ -56,7 +56,7 @@ impl Inside<'_> {
         let endpoint = &self.state.endpoint;
         let keeps = receive.flags & (FI_CLAIM | FI_DISCARD) != 0;
         if !keeps {
-            let found = endpoint.probe(source, receive.tag).ok().flatten();
+            let found = endpoint.try_probe(source, receive.tag).ok().flatten();
             let header = |it: Envelope| Some((it, Header::read(it.head?)));
             return Ok(found.and_then(header));
         }

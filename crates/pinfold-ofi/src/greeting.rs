@@ -69,7 +69,7 @@ impl Inside<'_> {
     pub fn await_own(&mut self) {
         let key = self.state.ops.insert(Kind::Own, Event::default(), false);
         let tag = TagMatch::exact(header::OWN);
-        let request = self.state.endpoint.recv_message(Source::Any, tag);
+        let request = self.state.endpoint.recv_request(Source::Any, tag);
         self.queue().add(key.number(), request);
     }
 

@@ -184,7 +184,7 @@ impl Inside<'_> {
 
     /// A message that no receive before this one can take, although some of them wait.
     fn message_for(&mut self, receive: &Deferred) -> Option<(pinfold::PeerId, TagMatch)> {
-        let found = self.state.endpoint.probe(Source::Any, receive.tag).ok()??;
+        let found = self.state.endpoint.try_probe(Source::Any, receive.tag).ok()??;
         let contact = self.state.contacts.of_peer(found.peer)?;
         let tag = TagMatch::exact(found.tag);
         let is_taken = self.state.deferred.iter().any(|it| it.overlaps(Some(contact), tag));

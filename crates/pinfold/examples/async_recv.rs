@@ -27,7 +27,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         let peer = endpoint.accept_request().await?;
         let (sent, _buffer) = endpoint.send_owned(peer, QUESTION, vec![1, 2, 3]).await;
         sent?;
-        endpoint.recv_message(peer, ANSWER).await
+        endpoint.recv_request(peer, ANSWER).await
     })?;
     assert_eq!(*answer, [2, 4, 6]);
 

@@ -6,7 +6,7 @@
 
 use std::{env, error::Error, process::Command, sync::mpsc, thread};
 
-use pinfold::{Answer, Endpoint, NotHandled, Progress};
+use pinfold::{Endpoint, NotHandled, Progress, Replier};
 
 /// The numbers of the handlers, which both sides know.
 const SUM: u32 = 1;
@@ -16,7 +16,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     if let Some(address) = env::args().nth(1) {
         return Ok(ask(&address)?);
     }
-    let (work, taken) = mpsc::channel::<(Answer, Vec<u8>)>();
+    let (work, taken) = mpsc::channel::<(Replier, Vec<u8>)>();
     let address = format!("local:rpc-{}", std::process::id());
     // Dedicated: a thread of the endpoint's own runs the handlers, whatever this one does.
     let _server = Endpoint::builder()
@@ -31,7 +31,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         })
         .handle(REVERSE, move |active| {
             // A handler should be short, so a thread does the work, and answers.
-            if let Some(answer) = active.answer_later() {
+            if let Some(answer) = active.reply_later() {
                 let _ = work.send((answer, active.payload().to_vec()));
             }
         })
@@ -39,7 +39,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     thread::spawn(move || {
         for (answer, mut bytes) in taken {
             bytes.reverse();
-            let _ = answer.send_owned(bytes);
+            let _ = answer.reply_owned(bytes);
         }
     });
 

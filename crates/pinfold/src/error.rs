@@ -87,7 +87,7 @@ pub enum NotHandled {
     NoHandler,
     /// The handler panicked before it answered.
     Panicked,
-    /// The handler ended, or dropped its [`Answer`](crate::Answer), without an answer.
+    /// The handler ended, or dropped its [`Replier`](crate::Replier), without an answer.
     NoAnswer,
     /// The message is longer than the peer takes
     /// ([`Builder::active_bytes_max`](crate::Builder::active_bytes_max)), or has memory for.
@@ -372,7 +372,7 @@ pub enum Error {
         why: NotHandled,
     },
     /// A request was answered a second time.
-    #[error("this request has been answered, or will be by its Answer")]
+    #[error("this request has been answered, or will be by its Replier")]
     AlreadyAnswered,
     /// The operation was cancelled.
     #[error("cancelled")]

@@ -1,10 +1,66 @@
-//! Zero-copy messages between Linux processes, from and into the memory they already use.
+//! Messages between Linux programs, straight from and into the memory they already use.
 //!
-//! An [`Endpoint`] connects to others and exchanges tagged messages with them. Each message takes
-//! the [`Path`] that is cheapest for it on this machine now, and every completion carries a
-//! [`Receipt`] that says which it was and why no other.
+//! ```
+//! use pinfold::{DraftBuf, Endpoint, Path};
 //!
-//! The modules, top to bottom; each uses only those below it:
+//! fn main() -> pinfold::Result<()> {
+//!     let name = format!("local:front-{}", std::process::id());
+//!     let server = Endpoint::listen(&name)?;
+//!     let client = std::thread::spawn(move || -> pinfold::Result<()> {
+//!         let client = Endpoint::new()?;
+//!         let server = client.connect(&name)?;
+//!         client.send(server, 7, b"a message, under tag 7")?;
+//!         let mut frame = DraftBuf::new(16 << 20)?;
+//!         frame.fill(42);
+//!         client.give(server, 8, frame.freeze()?)?; // The memory itself: nothing is copied.
+//!         assert_eq!(&*client.recv(server, 9)?, b"thanks");
+//!         Ok(())
+//!     });
+//!     let client_peer = server.accept()?;
+//!     assert_eq!(&*server.recv(client_peer, 7)?, b"a message, under tag 7");
+//!     let frame = server.recv_view(client_peer, 8)?;
+//!     assert_eq!(frame.bytes().map(|bytes| bytes[0]), Some(42));
+//!     assert_eq!(frame.receipt().path, Path::Handoff); // Each transfer says how it went.
+//!     server.send(client_peer, 9, b"thanks")?;
+//!     client.join().expect("the client")
+//! }
+//! ```
+//!
+//! # Which of them
+//!
+//! | the data | take | copies |
+//! |---|---|---|
+//! | lie anywhere, any size, any host | a *message*: [`Endpoint::send`], [`Endpoint::recv`] | one; two if short |
+//! | long, sent again and again from the same memory | the same, out of an [`Arena`] | one, by the receiver alone |
+//! | made once, then only read, here and there or further on | a *handoff*: [`Endpoint::give`] of an [`ArenaBuf`], or of a [`FrozenBuf`] that nobody can write any more; [`Endpoint::recv_view`] | none |
+//! | a state that stays and that several look at or change | a [`Region`], by a key; atomic operations on its words | one, by its user; the owner need not answer |
+//! | memory of a peer's that cannot be moved to a region | *by address*: [`Endpoint::expose`], [`RemoteSpace`] | one, by mapping, kernel or the owner's agent |
+//! | a question that a program answers | an *active message*: [`Endpoint::handle`], [`Endpoint::request`] | as a message |
+//!
+//! # How calls are named
+//!
+//! `recv` waits; `recv_timeout` waits at most so long; `try_recv_into` never waits;
+//! `recv_request` is a request: it can be waited for, polled, cancelled, awaited as a future, or
+//! left to a [`CompletionQueue`], which takes requests of any number of endpoints and is waited on
+//! in one place. `_owned` takes a buffer along and gives it back ([`OwnedBuf`]: vectors, boxes,
+//! `Arc<[u8]>`, buffers of arenas, and `Bytes` with the feature `bytes`); within an
+//! [`Endpoint::scope`] it may be borrowed. Receives name a peer or `..`, and a tag, `(tag, bits to
+//! ignore)` or `..`.
+//!
+//! # Concepts
+//!
+//! - [`concepts::arenas`]: memory that others can map; what they see of it.
+//! - [`concepts::receipts`]: which path a transfer took, why no faster one, and `strict`.
+//! - [`concepts::waiting`]: blocking calls, event loops, futures, queues, threads of its own.
+//! - [`concepts::death`]: peers that end, connections that break, endpoints that close.
+//! - [`concepts::security`]: who may connect, what a peer can see, and what it cannot do.
+//!
+//! Spans and events of `tracing` are under the targets `pinfold::connections` and
+//! `pinfold::messages` (messages of 16 KiB and more).
+//!
+//! # Modules within
+//!
+//! Each uses only those below it:
 //!
 //! - `endpoint`: the types that programs hold: endpoints, requests, completion queues, messages,
 //!   views, regions.
@@ -19,15 +75,16 @@
 //! - [`status`]: the status that endpoints publish, and reading it from outside.
 //! - `wire`: the bytes two processes share; nothing else knows an offset.
 //! - `sync`: the atomics, and a lock that is almost free for one thread.
-//! - `persisted`: files that are kept from run to run.
-//! - `failpoint`: numbered points at which tests kill the process.
-//! - `fuzzing`: the decoders of peers' bytes, for a fuzzer.
+//! - `persisted`: files that are kept from run to run; `failpoint`: points at which tests kill the
+//!   process; `fuzzing`: the decoders of peers' bytes, for a fuzzer.
 
 // Under loom only the modelled items are compiled, and most of their callers are not.
 #![cfg_attr(loom, allow(dead_code, unused_imports))]
 
 #[cfg(all(test, not(loom)))]
 mod again;
+#[cfg(all(not(loom), any(doc, doctest, test)))]
+pub mod concepts;
 #[cfg(all(not(loom), not(feature = "internals")))]
 #[allow(dead_code, unused_imports)] // The rest is for those who measure.
 mod copy;
@@ -72,17 +129,19 @@ pub use self::{
         engine::{CopyEngine, EngineConfig, EngineCounts, Shutdown},
     },
     endpoint::{
-        AcceptRequest, Active, Addressing, Answer, AtomicChange, AtomicRequest, AtomicWord,
-        Builder, ByAddress, ByOffset, Claimed, Completed, Completion, CompletionQueue,
-        ConnectRequest, CopyRequest, DonatedBuf, Endpoint, Envelope, Exposed, Handoff,
-        HandoffVectored, Message, MessageRequest, MultiReceived, MultiRecv, NotGiven, OpenRequest,
-        OwnedBuf, OwnedBufMut, PeerInfo, Progress, Queueable, Received, RecvRequest, Region,
-        RegionKey, RegionRequest, Registered, Remote, RemoteRegion, RemoteSpace, Reply, Rights,
+        AcceptRequest, Active, Addressing, AtomicChange, AtomicRequest, AtomicWord, Builder,
+        ByAddress, ByOffset, Claimed, Completed, Completion, CompletionQueue, ConnectRequest,
+        CopyRequest, DonatedBuf, Endpoint, Envelope, Exposed, Handoff, HandoffVectored, Message,
+        MessageRequest, MultiReceived, MultiRecv, NotGiven, OpenRequest, OwnedBuf, OwnedBufMut,
+        PeerInfo, ProbeRequest, Progress, Queueable, Received, RecvRequest, Region, RegionKey,
+        RegionRequest, Registered, Remote, RemoteRegion, RemoteSpace, Replier, Reply, Rights,
         Scope, ScopedRecv, ScopedSend, SendRequest, Source, TagMatch, View, ViewRequest,
     },
     error::{Error, Gone, NotHandled, Outstanding, Result, Ungreeted, Untaken},
     memory::{
-        arena::{Arena, ArenaBuf, ArenaBuilder, ArenaStats, SharedArena, SharedBuf},
+        arena::{
+            Arena, ArenaBuf, ArenaBuilder, ArenaStats, DraftBuf, FrozenBuf, SharedArena, SharedBuf,
+        },
         reassembly::fold::{
             Place as FoldPlace, Receipt as FoldReceipt, Unmoved, Why as NotInPlace,
         },

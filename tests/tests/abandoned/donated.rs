@@ -17,16 +17,16 @@ fn memory_that_was_given_away() {
         for next in 0..3 {
             let mut handoff = b.handoff(to_a, TAG, donation(&arena, len, 1));
             let mut vectored = b.handoff_vectored(to_a, TAG, parts());
-            let (one, two) = (a.view_request(to_b, TAG), a.view_request(to_b, TAG));
+            let (one, two) = (a.recv_view_request(to_b, TAG), a.recv_view_request(to_b, TAG));
             work(&a, &b, 5);
             drop(two);
             drop(one);
             match next {
                 0 => {
-                    let view = a.view_request(to_b, TAG).wait().unwrap();
+                    let view = a.recv_view_request(to_b, TAG).wait().unwrap();
                     stamp::check(&view.to_vec().unwrap(), 1);
                     assert_eq!(view.receipt().path, Path::Handoff);
-                    let joined = a.view_request(to_b, TAG).wait().unwrap();
+                    let joined = a.recv_view_request(to_b, TAG).wait().unwrap();
                     let bytes = joined.to_vec().unwrap();
                     stamp::check(&bytes[..2 * MIB], 3);
                     stamp::check(&bytes[2 * MIB..], 4);
@@ -41,7 +41,7 @@ fn memory_that_was_given_away() {
                     let (received, bytes) = done.unwrap();
                     received.unwrap();
                     stamp::check(&bytes, 1);
-                    let mut request = a.recv_message(to_b, TAG);
+                    let mut request = a.recv_request(to_b, TAG);
                     let mut done = None;
                     progress_until(&[&a, &b], "copied", || {
                         done = request.try_wait();
@@ -62,7 +62,7 @@ fn memory_that_was_given_away() {
                     });
                     assert!(matches!(ended.0.unwrap().0, Err(Error::Cancelled)));
                     assert!(matches!(ended.1.unwrap().0, Err(Error::Cancelled)));
-                    assert!(a.probe(to_b, TAG).unwrap().is_none());
+                    assert!(a.try_probe(to_b, TAG).unwrap().is_none());
                     continue;
                 }
             }
@@ -77,10 +77,10 @@ fn memory_that_was_given_away() {
         }
         // The same with a handoff whose return is counted.
         b.give(to_a, TAG, donation(&arena, len, 5)).unwrap();
-        let view = a.view_request(to_b, TAG);
+        let view = a.recv_view_request(to_b, TAG);
         work(&a, &b, 5);
         drop(view);
-        let view = a.view_request(to_b, TAG).wait().unwrap();
+        let view = a.recv_view_request(to_b, TAG).wait().unwrap();
         stamp::check(&view.to_vec().unwrap(), 5);
         drop(view);
         progress_until(&[&a, &b], "all is back in the arena", || arena.stats().buffers == 0);

@@ -10,7 +10,7 @@ use std::{
     time::Duration,
 };
 
-use pinfold::{Active, Answer, Error, NotHandled, Path};
+use pinfold::{Active, Error, NotHandled, Path, Replier};
 use pinfold_tests::{Args, Stage, block_on, role, stamp};
 
 use super::{BYE, ECHO, PATIENCE, SINK, WAYS, driven};
@@ -53,19 +53,19 @@ fn panics_and_missing_handlers_are_errors_of_the_one_request() {
 /// Serves until the other side says goodbye.
 pub fn serving(args: &Args) {
     // Requests that are answered later, last come, first served.
-    type Later = Arc<Mutex<Vec<(Answer, Vec<u8>)>>>;
+    type Later = Arc<Mutex<Vec<(Replier, Vec<u8>)>>>;
     let later = Later::default();
-    let (tell, told) = mpsc::channel::<(Answer, Vec<u8>)>();
+    let (tell, told) = mpsc::channel::<(Replier, Vec<u8>)>();
     // Requests that are held back until everything has come to a stop.
-    let (hold, held) = mpsc::channel::<Answer>();
+    let (hold, held) = mpsc::channel::<Replier>();
     let builder = args
         .builder()
         .handle(ECHO, |active: Active<'_>| active.reply(active.payload()).unwrap())
         .handle(LATER, {
             let later = Arc::clone(&later);
             move |active: Active<'_>| {
-                let answer = active.answer_later().expect("it is a request");
-                assert!(active.answer_later().is_none());
+                let answer = active.reply_later().expect("it is a request");
+                assert!(active.reply_later().is_none());
                 assert!(matches!(active.reply(b"no"), Err(Error::AlreadyAnswered)));
                 let mut later = later.lock().unwrap();
                 later.push((answer, active.payload().to_vec()));
@@ -75,9 +75,9 @@ pub fn serving(args: &Args) {
             }
         })
         .handle(HOLD, move |active: Active<'_>| {
-            hold.send(active.answer_later().expect("it is a request")).unwrap();
+            hold.send(active.reply_later().expect("it is a request")).unwrap();
         })
-        .handle(DROP_LATER, |active: Active<'_>| drop(active.answer_later()))
+        .handle(DROP_LATER, |active: Active<'_>| drop(active.reply_later()))
         .handle(FORGET, |_: Active<'_>| {})
         .handle(TWICE, |active: Active<'_>| {
             active.reply(b"once").unwrap();
@@ -94,19 +94,19 @@ pub fn serving(args: &Args) {
     let (endpoint, peer) = role::listen(builder, "serving");
     let answerer = thread::spawn(move || {
         for (answer, bytes) in told {
-            answer.send(&bytes).unwrap();
+            answer.reply(&bytes).unwrap();
         }
     });
     let holder = thread::spawn(move || {
         let Ok(first) = held.recv() else { return };
         thread::sleep(Duration::from_millis(300));
-        let rest: Vec<Answer> = held.try_iter().collect();
+        let rest: Vec<Replier> = held.try_iter().collect();
         assert_eq!(rest.len(), 1023);
         // A thread that sleeps now is woken by this alone.
-        first.send(b"at last").unwrap();
-        held.recv().unwrap().send(b"at last").unwrap();
-        rest.into_iter().for_each(|answer| answer.send(b"at last").unwrap());
-        held.into_iter().for_each(|answer| answer.send(b"at last").unwrap());
+        first.reply(b"at last").unwrap();
+        held.recv().unwrap().reply(b"at last").unwrap();
+        rest.into_iter().for_each(|answer| answer.reply(b"at last").unwrap());
+        held.into_iter().for_each(|answer| answer.reply(b"at last").unwrap());
     });
     endpoint.recv(peer, BYE).unwrap();
     endpoint.close();

@@ -45,7 +45,7 @@ fn requests_to_the_dead_end() {
 pub fn asked(args: &Args) {
     let (tell, kept) = std::sync::mpsc::channel();
     let builder = Endpoint::builder()
-        .handle(ECHO, move |active: Active<'_>| tell.send(active.answer_later()).unwrap());
+        .handle(ECHO, move |active: Active<'_>| tell.send(active.reply_later()).unwrap());
     let (endpoint, peer) = role::listen(builder, "asked");
     let kept = (0..3).map(|_| {
         loop {
@@ -64,7 +64,7 @@ pub fn asked(args: &Args) {
     }
     for (i, answer) in kept.into_iter().enumerate() {
         // Too late, and no harm.
-        assert!(i == 1 || answer.send(&[1; 100]).is_err());
+        assert!(i == 1 || answer.reply(&[1; 100]).is_err());
     }
 }
 
@@ -231,7 +231,7 @@ pub fn sleeping(args: &Args) {
     if args.has("name") {
         // Never answers, and sees the other go.
         let (endpoint, peer) = role::connect(Endpoint::builder(), args.text("name"));
-        endpoint.handle(77, |active| std::mem::forget(active.answer_later())).unwrap();
+        endpoint.handle(77, |active| std::mem::forget(active.reply_later())).unwrap();
         endpoint.send(peer, BYE, b"").unwrap();
         assert!(endpoint.recv(Source::Any, BYE).unwrap_err().is_peer_gone());
         return;
@@ -239,14 +239,14 @@ pub fn sleeping(args: &Args) {
     let (endpoint, peer) = role::listen(builder, "sleeper");
     match args.text("way") {
         "recv" => drop(endpoint.recv(peer, BYE).unwrap()),
-        "future" => drop(pinfold_tests::block_on(endpoint.recv_message(peer, BYE)).unwrap()),
+        "future" => drop(pinfold_tests::block_on(endpoint.recv_request(peer, BYE)).unwrap()),
         "thread" => {
-            let request = endpoint.recv_message(peer, BYE);
+            let request = endpoint.recv_request(peer, BYE);
             thread::sleep(Duration::from_millis(700));
             request.wait().unwrap();
         }
         _ => {
-            let mut request = endpoint.recv_message(peer, BYE);
+            let mut request = endpoint.recv_request(peer, BYE);
             loop {
                 if let Some(bye) = request.try_wait() {
                     break drop(bye.unwrap());

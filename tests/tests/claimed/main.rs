@@ -95,7 +95,7 @@ fn several_claims_at_once_are_each_received() {
                 let send = |seed| pair.two.send_owned(pair.to_one, 7, stamp::bytes(len, seed));
                 let mut sends: Vec<_> = (0..3).map(send).collect();
                 let mut claims: Vec<_> = (0..3).map(|_| claim(&pair, 7)).collect();
-                assert!(pair.one.probe(pair.to_two, 7).unwrap().is_none());
+                assert!(pair.one.try_probe(pair.to_two, 7).unwrap().is_none());
                 assert!(pair.one.claim(Source::Any, TagMatch::any()).unwrap().is_none());
                 for claimed in &claims {
                     let envelope = claimed.envelope();
@@ -144,7 +144,7 @@ fn a_dropped_claim_puts_its_message_back_in_order() {
                 drop(kept);
                 let mut rest = Vec::new();
                 let next = |rest: &mut Vec<Vec<u8>>| {
-                    let mut request = pair.one.recv_message(pair.to_two, 1);
+                    let mut request = pair.one.recv_request(pair.to_two, 1);
                     pair.until("the next comes", || match request.try_wait() {
                         Some(message) => {
                             rest.push(message.unwrap().into_vec());
@@ -198,7 +198,7 @@ fn what_is_discarded_is_gone_and_its_sender_free() {
             let mut first = pair.two.send_owned(pair.to_one, 1, stamp::bytes(len, 1));
             let mut second = pair.two.send_owned(pair.to_one, 1, stamp::bytes(len, 2));
             claim(&pair, 1).discard();
-            let mut request = pair.one.recv_message(pair.to_two, 1);
+            let mut request = pair.one.recv_request(pair.to_two, 1);
             let mut got = None;
             pair.until("the second comes", || {
                 got = got.take().or_else(|| request.try_wait());
@@ -221,7 +221,7 @@ fn heads_are_seen() {
                 pair.two.send_owned(pair.to_one, 1, Parts::cut(&bytes, &[8, 8 + len / 3]));
             let mut head = None;
             pair.until("its head is seen", || {
-                head = pair.one.probe(pair.to_two, 1).unwrap().and_then(|it| it.head);
+                head = pair.one.try_probe(pair.to_two, 1).unwrap().and_then(|it| it.head);
                 head.is_some()
             });
             assert_eq!(head.unwrap(), bytes[..8]);
@@ -242,7 +242,7 @@ fn heads_are_seen() {
         // Shorter than a head.
         pair.two.send(pair.to_one, 1, &[1, 2, 3]).unwrap();
         assert_eq!(claim(&pair, 1).envelope().head.unwrap(), [1, 2, 3, 0, 0, 0, 0, 0]);
-        let _ = claim(&pair, 1).recv_message().wait().unwrap();
+        let _ = claim(&pair, 1).recv_request().wait().unwrap();
     }
 }
 
@@ -290,7 +290,7 @@ fn claims_outlive_their_sender() {
         while one.peer(to_two).is_some() {
             one.progress().unwrap();
         }
-        stamp::check(&here.recv_message().wait().unwrap(), 1);
+        stamp::check(&here.recv_request().wait().unwrap(), 1);
         assert!(there.recv_owned(vec![0; 9 * MIB]).wait().0.is_err());
         assert!(back.is_none());
     }
@@ -333,7 +333,7 @@ fn what_try_send_takes_comes_once_and_in_order() {
                 stamp::check(&bytes, tag);
             }
             pair.until("there is room", || pair.two.try_send(pair.to_one, 1, &[]).unwrap());
-            let mut last = pair.one.recv_message(pair.to_two, 1);
+            let mut last = pair.one.recv_request(pair.to_two, 1);
             pair.until("it comes", || last.try_wait().is_some());
         }
         let long = vec![0; Endpoint::TRY_SEND_MAX + 1];
@@ -354,7 +354,7 @@ fn a_queue_is_polled_by_its_endpoint() {
         let queue = CompletionQueue::new().unwrap();
         let mut ended = Vec::new();
         assert_eq!(queue.poll_of(&pair.one, &mut ended, 8).unwrap().0, 0);
-        queue.add(7, pair.one.recv_message(pair.to_two, 1));
+        queue.add(7, pair.one.recv_request(pair.to_two, 1));
         pair.two.send(pair.to_one, 1, b"hello").unwrap();
         let mut moved = false;
         pair.until("it comes", || {
@@ -388,7 +388,7 @@ fn try_send_overtakes_nothing() {
     }
     let mut tags = Vec::new();
     while tags.len() < 200 + tried {
-        let mut request = pair.one.recv_message(pair.to_two, TagMatch::any());
+        let mut request = pair.one.recv_request(pair.to_two, TagMatch::any());
         pair.until("it comes", || match request.try_wait() {
             Some(message) => {
                 tags.push(message.unwrap().tag());

@@ -54,7 +54,7 @@ fn the_end_of_an_endpoint_ends_all() {
         let buffer = Counted::new(vec![0; 100], &count);
         queue.add(number, pair.one.recv_owned(pair.to_two, number, buffer));
     }
-    queue.add(20, pair.one.recv_message(pair.to_two, TagMatch::any()));
+    queue.add(20, pair.one.recv_request(pair.to_two, TagMatch::any()));
     pair.one.close();
     let ended = all(&queue);
     assert_eq!(ended.len(), 21);
@@ -65,7 +65,7 @@ fn the_end_of_an_endpoint_ends_all() {
     drop(ended);
     assert_eq!(count.load(Ordering::Relaxed), 0);
     // A request that is posted from now on ends at once.
-    queue.add(1, pair.one.recv_message(pair.to_two, 1));
+    queue.add(1, pair.one.recv_request(pair.to_two, 1));
     assert!(matches!(all(&queue)[0].result, Err(Error::Closed)));
 }
 

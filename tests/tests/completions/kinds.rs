@@ -25,7 +25,7 @@ fn messages(pair: &Pair) {
             let tag = round << 8 | at;
             // Receives that come first, and messages that do.
             let receive = || match round {
-                2 => queue.add(at, pair.one.recv_message(pair.to_two, tag)),
+                2 => queue.add(at, pair.one.recv_request(pair.to_two, tag)),
                 _ => queue.add(at, pair.one.recv_owned(pair.to_two, tag, vec![0; len])),
             };
             let send = || {

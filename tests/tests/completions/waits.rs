@@ -130,9 +130,9 @@ fn a_wait_has_an_end() {
         assert!(begun.elapsed() >= short);
     };
     waits(&mut ended);
-    queue.add(1, pair.one.recv_message(pair.to_two, 1));
+    queue.add(1, pair.one.recv_request(pair.to_two, 1));
     waits(&mut ended);
-    queue.add(2, pair.two.recv_message(pair.to_one, 1));
+    queue.add(2, pair.two.recv_request(pair.to_one, 1));
     waits(&mut ended);
     assert_eq!(queue.outstanding(), 2);
 }

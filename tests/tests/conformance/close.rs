@@ -76,7 +76,7 @@ impl Hopeless {
             queue,
             long: endpoint.send_owned(peer, end.out(UNWANTED), stamp::bytes(LONG, 3)),
             receive: endpoint.recv_owned(peer, end.into(NEVER), vec![7; 100]),
-            message: endpoint.recv_message(peer, end.into(NEVER)),
+            message: endpoint.recv_request(peer, end.into(NEVER)),
         }
     }
 
@@ -113,7 +113,7 @@ fn ends_at_once(end: &End, is_right: impl Fn(&Error) -> bool) {
         endpoint.recv(peer, end.into(NEVER)).map(drop),
         endpoint.recv_into(peer, end.into(NEVER), &mut [0; 8]).map(drop),
         endpoint.recv_owned(peer, end.into(NEVER), vec![0; 8]).wait().0.map(drop),
-        endpoint.probe(peer, end.into(NEVER)).map(drop),
+        endpoint.try_probe(peer, end.into(NEVER)).map(drop),
         endpoint.recv_view(peer, end.into(NEVER)).map(drop),
     ];
     for (call, result) in errors.into_iter().enumerate() {

@@ -67,7 +67,7 @@ fn spend(from: &End, to: &End) {
     for (request, len) in waiting.into_iter().zip(LENGTHS) {
         assert_eq!(request.wait().0.unwrap().bytes, len as u64);
     }
-    assert_eq!(to.endpoint.probe(to.peer, to.into(LATER)).unwrap(), None, "it was taken back");
+    assert_eq!(to.endpoint.try_probe(to.peer, to.into(LATER)).unwrap(), None, "it was taken back");
     // Messages that were taken are credit again.
     until(|| to.status().1.owed == 0);
     let again = fill(from, true);

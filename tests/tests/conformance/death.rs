@@ -112,7 +112,7 @@ fn dies(end: &End, arena: &Arena, by_memory: bool) {
     };
     // Operations that nothing will ever satisfy.
     let mut into = endpoint.recv_owned(peer, end.into(NEVER), vec![7; 5000]);
-    let mut message = endpoint.recv_message(peer, end.into(NEVER));
+    let mut message = endpoint.recv_request(peer, end.into(NEVER));
     let mut long = endpoint.send_owned(peer, end.out(NEVER), stamp::bytes(5 << 20, 1));
     let ended = traffic(end, arena, u64::MAX, |round| {
         if round == 2 {

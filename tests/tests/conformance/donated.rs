@@ -104,7 +104,7 @@ fn take(end: &End, on: Transport) {
         let (len, seed) = (len.max(1), end.into(tag));
         let view = endpoint.recv_view(peer, end.into(tag + VIEW)).unwrap();
         assert_eq!((view.peer(), view.tag(), view.len()), (peer, end.into(tag + VIEW), len));
-        assert_eq!(view.own_bytes().is_none(), on.shares_memory());
+        assert_eq!(view.bytes().is_none(), on.shares_memory());
         let receipt = view.receipt();
         if on.shares_memory() {
             let copied = (receipt.copied_user, receipt.copied_kernel);
@@ -124,7 +124,7 @@ fn take(end: &End, on: Transport) {
         let message = endpoint.recv(peer, end.into(tag + MESSAGE)).unwrap();
         assert_eq!(message.len(), len);
         stamp::check(&message, seed);
-        queue.add(tag, endpoint.recv_message(peer, end.into(tag + QUEUED)));
+        queue.add(tag, endpoint.recv_request(peer, end.into(tag + QUEUED)));
         let mut ended = Vec::new();
         assert_eq!(queue.wait(&mut ended, 1, Some(PATIENCE)).unwrap(), 1);
         let Ok(Completed::Message(message)) = &ended[0].result else { panic!("{:?}", ended[0]) };

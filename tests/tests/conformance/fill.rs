@@ -60,5 +60,5 @@ pub fn take(from: &End, to: &End, filled: &Filled) {
     }
     assert_eq!(&*next, b"after them");
     after.wait().0.unwrap();
-    assert_eq!(to.endpoint.probe(to.peer, to.into(UNASKED)).unwrap(), None);
+    assert_eq!(to.endpoint.try_probe(to.peer, to.into(UNASKED)).unwrap(), None);
 }

@@ -48,7 +48,7 @@ pub fn stream(end: &End, lengths: &[usize], late: bool) {
     });
     // The other end may have gone on to the meeting.
     let any = TagMatch::masked(end.into(0), 0xff);
-    assert_eq!(end.endpoint.probe(end.peer, any).unwrap(), None);
+    assert_eq!(end.endpoint.try_probe(end.peer, any).unwrap(), None);
     // The other side's messages are not those of the next time.
     end.meet();
 }

@@ -66,7 +66,7 @@ fn receive(end: &End) {
     for (turn, &number) in left.iter().enumerate() {
         match turn % 3 {
             0 => {
-                let envelope = endpoint.probe_wait(Source::Any, any).unwrap();
+                let envelope = endpoint.probe(Source::Any, any).unwrap();
                 assert_eq!((envelope.peer, envelope.tag), (peer, end.into(number % TAGS)));
                 assert_eq!(envelope.len, len(number) as u64);
                 let message = endpoint.recv(Source::Any, any).unwrap();
@@ -78,7 +78,7 @@ fn receive(end: &End) {
                 check(number, received.peer, received.tag, &bytes[..received.len as usize]);
             }
             _ => {
-                queue.add(number, endpoint.recv_message(peer, any));
+                queue.add(number, endpoint.recv_request(peer, any));
                 let mut ended = Vec::new();
                 assert_eq!(queue.wait(&mut ended, 1, Some(PATIENCE)).unwrap(), 1);
                 let Ok(Completed::Message(message)) = &ended[0].result else {
@@ -89,7 +89,7 @@ fn receive(end: &End) {
             }
         }
     }
-    assert_eq!(endpoint.probe(Source::Any, any).unwrap(), None, "one came twice");
+    assert_eq!(endpoint.try_probe(Source::Any, any).unwrap(), None, "one came twice");
     let nothing = endpoint.recv_timeout(Source::Any, end.into(NEVER), std::time::Duration::ZERO);
     assert!(matches!(nothing, Err(Error::Timeout(_))), "{nothing:?}");
 }

@@ -52,7 +52,7 @@ fn one_thread_calls_eight_and_is_called_by_them() {
     let mut callers = Vec::new();
     for number in 0..8 {
         let (_, caller) = chunk(at_hub, number);
-        let mut message = hub.recv_message(caller, TagMatch::any());
+        let mut message = hub.recv_request(caller, TagMatch::any());
         let tag = until(&all, || message.try_wait()).unwrap().tag();
         assert_eq!(label(&hub, caller), format!("other-{tag}"));
         callers.push(tag);
@@ -108,14 +108,14 @@ fn futures_of_many_endpoints() {
                     let sent = endpoint.send_owned(to_hub, number, b"hello".to_vec()).await.0;
                     assert_eq!(sent.unwrap().bytes, 5);
                     // Until the hub has it.
-                    endpoint.recv_message(to_hub, number).await.unwrap();
+                    endpoint.recv_request(to_hub, number).await.unwrap();
                 })
             })
             .collect();
         block_on(executor.run(async {
             for _ in 0..6 {
                 let peer = hub.accept_request().await.unwrap();
-                let message = hub.recv_message(peer, TagMatch::any()).await.unwrap();
+                let message = hub.recv_request(peer, TagMatch::any()).await.unwrap();
                 assert_eq!(label(&hub, peer), message.tag().to_string());
                 hub.send_owned(peer, message.tag(), Vec::new()).await.0.unwrap();
             }

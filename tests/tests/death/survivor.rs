@@ -136,10 +136,10 @@ fn meet(endpoint: &Endpoint, calls: bool, pid: u32, name: &str, number: u64) -> 
 
     // Operations that nothing will ever satisfy.
     let into = endpoint.recv_owned(victim, NEVER, vec![7; 5000]);
-    let message = endpoint.recv_message(victim, TagMatch::masked(NEVER, 0xff << 8));
+    let message = endpoint.recv_request(victim, TagMatch::masked(NEVER, 0xff << 8));
     let short = endpoint.send_owned(victim, NEVER, vec![1; 30]);
     let long = endpoint.send_owned(victim, NEVER, vec![1; 700_000]);
-    let wide = endpoint.recv_message(Source::Any, NEVER);
+    let wide = endpoint.recv_request(Source::Any, NEVER);
     let blocked = number.is_multiple_of(3).then(|| {
         let endpoint = endpoint.clone();
         thread::spawn(move || endpoint.recv(victim, NEVER + 1).map(drop))
@@ -155,7 +155,7 @@ fn meet(endpoint: &Endpoint, calls: bool, pid: u32, name: &str, number: u64) -> 
     let (result, buffer) = requests.0.wait_timeout(AT_ONCE).expect(in_time);
     check("recv_owned", result.err());
     assert!(buffer.iter().all(|byte| *byte == 7), "the buffer comes back as it was");
-    check("recv_message", requests.1.wait_timeout(AT_ONCE).expect(in_time).err());
+    check("recv_request", requests.1.wait_timeout(AT_ONCE).expect(in_time).err());
     // A short message is sent once it is in the ring; its fate there is another matter.
     let (result, _) = requests.2.wait_timeout(AT_ONCE).expect(in_time);
     if let Err(error) = result {

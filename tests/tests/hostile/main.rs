@@ -9,7 +9,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use pinfold::{Answer, Arena, Endpoint, Error, Path, Progress, SendRequest, Source, TagMatch};
+use pinfold::{Arena, Endpoint, Error, Path, Progress, Replier, SendRequest, Source, TagMatch};
 use pinfold_tests::{
     Args, Baseline, Stage,
     baseline::{arenas, status_bytes},
@@ -225,14 +225,14 @@ fn victim(args: &Args) {
             drop(active.endpoint().request(active.peer(), ECHO, active.payload()));
             let _ = active.reply(b"");
         })
-        .handle(LATER, move |active| drop(tell.send(active.answer_later())));
+        .handle(LATER, move |active| drop(tell.send(active.reply_later())));
     let (endpoint, honest) = role::listen(builder, "victim");
     let before = Baseline::now();
     let memory_before = status_bytes("VmRSS");
     role::go(&endpoint, honest);
-    let mut from_honest = endpoint.recv_message(honest, TagMatch::masked(0, !HOSTILE));
+    let mut from_honest = endpoint.recv_request(honest, TagMatch::masked(0, !HOSTILE));
     let hostile = TagMatch::masked(HOSTILE, !HOSTILE);
-    let mut from_hostile = endpoint.recv_message(Source::Any, hostile);
+    let mut from_hostile = endpoint.recv_request(Source::Any, hostile);
     let mut to_honest = VecDeque::new();
     let mut to_hostile = VecDeque::<SendRequest<Vec<u8>>>::new();
     let mut ends = BTreeMap::<String, u32>::new();
@@ -255,7 +255,7 @@ fn victim(args: &Args) {
             if tag == BYE {
                 break;
             }
-            from_honest = endpoint.recv_message(honest, TagMatch::masked(0, !HOSTILE));
+            from_honest = endpoint.recv_request(honest, TagMatch::masked(0, !HOSTILE));
         }
         while let Some(done) = to_honest.front_mut().and_then(|request| request.try_wait()) {
             done.0.expect("the honest peer listens");
@@ -267,10 +267,10 @@ fn victim(args: &Args) {
                 Ok(message) => came += u64::from(parity(&message) != 0),
                 Err(_) => refused += 1,
             }
-            from_hostile = endpoint.recv_message(Source::Any, hostile);
+            from_hostile = endpoint.recv_request(Source::Any, hostile);
         } else if turn % 4096 == 0 {
             // A message that will never be whole is given up.
-            from_hostile = endpoint.recv_message(Source::Any, hostile);
+            from_hostile = endpoint.recv_request(Source::Any, hostile);
         }
         match endpoint.accept_timeout(Duration::ZERO) {
             Ok(newcomer) => {
@@ -285,7 +285,7 @@ fn victim(args: &Args) {
             Err(error) => panic!("{error}"),
         }
         if turn % 64 == 0 {
-            later.try_iter().flatten().for_each(|answer: Answer| drop(answer.send(b"late")));
+            later.try_iter().flatten().for_each(|answer: Replier| drop(answer.reply(b"late")));
         }
         to_hostile.retain_mut(|request| match request.try_wait() {
             Some((Err(Error::PeerGone { how, .. }), _)) => {

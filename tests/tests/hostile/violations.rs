@@ -297,7 +297,7 @@ pub fn patient(_: &Args) {
     let (endpoint, peer) = role::listen(Endpoint::builder(), "victim");
     shake(&endpoint, peer);
     // The victim must not sleep: the doorbell is not rung.
-    let mut receive = endpoint.recv_message(peer, HOSTILE);
+    let mut receive = endpoint.recv_request(peer, HOSTILE);
     let end = Instant::now() + PATIENCE;
     let message = loop {
         assert!(Instant::now() < end, "nothing came");

@@ -63,8 +63,8 @@ pub fn dropping(args: &Args) {
         let kept = marked(&arena);
         // A message that was not matched before the receive was dropped is still there.
         go(&endpoint, peer);
-        while endpoint.probe(peer, FINAL).unwrap().is_none() {
-            if endpoint.probe(peer, round).unwrap().is_some() {
+        while endpoint.try_probe(peer, FINAL).unwrap().is_none() {
+            if endpoint.try_probe(peer, round).unwrap().is_some() {
                 stamp::check(&endpoint.recv(peer, round).unwrap(), round);
             }
         }

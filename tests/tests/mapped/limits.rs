@@ -124,7 +124,7 @@ pub fn narrow(args: &Args) {
     hear();
     say("is rich");
     assert!(takes(100_000, true) && takes(100_000, true));
-    while endpoint.probe_wait(peer, pinfold::TagMatch::masked(98, 1)).unwrap().tag == 99 {
+    while endpoint.probe(peer, pinfold::TagMatch::masked(98, 1)).unwrap().tag == 99 {
         let receipt = endpoint.recv(peer, 99).unwrap().receipt();
         assert_eq!(receipt.bytes, 4 << 20);
     }

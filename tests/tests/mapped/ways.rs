@@ -113,7 +113,7 @@ pub fn of_many_ways(args: &Args) {
                     request = Some(endpoint.recv_owned(peer, tag, bytes));
                 }
                 6.. => {
-                    let envelope = endpoint.probe_wait(peer, tag).unwrap();
+                    let envelope = endpoint.probe(peer, tag).unwrap();
                     assert_eq!(envelope.len, len as u64);
                 }
                 _ => {}
@@ -137,7 +137,7 @@ pub fn of_many_ways(args: &Args) {
                     checked(&message, message.receipt())
                 }
                 2 => {
-                    let message = block_on(endpoint.recv_message(peer, tag)).unwrap();
+                    let message = block_on(endpoint.recv_request(peer, tag)).unwrap();
                     checked(&message, message.receipt())
                 }
                 3 => {
@@ -175,7 +175,7 @@ pub fn of_many_ways(args: &Args) {
         stamp::check(&endpoint.recv(peer, SCATTERED).unwrap(), SCATTERED);
     }
     await_go(&endpoint, peer);
-    assert_eq!(endpoint.probe(peer, CANCELLED).unwrap(), None);
+    assert_eq!(endpoint.try_probe(peer, CANCELLED).unwrap(), None);
     for number in 0..3 {
         stamp::check(&endpoint.recv(peer, KEPT).unwrap(), number);
     }

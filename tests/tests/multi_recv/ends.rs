@@ -29,7 +29,7 @@ fn one_that_is_cancelled_has_its_messages_first() {
 
         pair.two.send(pair.to_one, 1, &stamp::bytes(8, 1)).unwrap();
         let mut long = pair.two.send_owned(pair.to_one, 2, stamp::bytes(9 * MIB, 2));
-        pair.until("the first is there", || pair.one.probe(pair.to_two, 1).unwrap().is_none());
+        pair.until("the first is there", || pair.one.try_probe(pair.to_two, 1).unwrap().is_none());
         pair.work(3);
         assert!(multi.cancel());
         let mut later = pair.one.recv_owned(pair.to_two, 3, vec![0; 8]);
@@ -49,7 +49,7 @@ fn one_that_is_cancelled_has_its_messages_first() {
         all.iter().for_each(|it| stamp::check(multi.bytes(it).unwrap(), it.tag));
         assert_eq!(all[0].tag, 1);
         // The long one has matched it, or is left to the next.
-        let mut next = (all.len() == 1).then(|| pair.one.recv_message(pair.to_two, 2));
+        let mut next = (all.len() == 1).then(|| pair.one.recv_request(pair.to_two, 2));
         pair.until("the long one is sent", || {
             let taken = next.as_mut().and_then(|next| next.try_wait());
             taken.into_iter().for_each(|message| stamp::check(&message.unwrap(), 2));
@@ -85,7 +85,7 @@ fn one_that_is_dropped_loses_no_message() {
             }
             drop(multi);
             while at < lengths.len() {
-                let mut next = pair.one.recv_message(pair.to_two, 7);
+                let mut next = pair.one.recv_request(pair.to_two, 7);
                 pair.until("the next one comes", || {
                     sends.retain_mut(|send| send.try_wait().is_none());
                     match next.try_wait() {
@@ -104,7 +104,7 @@ fn one_that_is_dropped_loses_no_message() {
                 sends.retain_mut(|send| send.try_wait().is_none());
                 sends.is_empty()
             });
-            assert!(pair.one.probe(pair.to_two, 7).unwrap().is_none());
+            assert!(pair.one.try_probe(pair.to_two, 7).unwrap().is_none());
             assert_eq!(count.load(Ordering::Relaxed), 0, "{turns}");
         }
     }

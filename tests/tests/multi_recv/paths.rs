@@ -152,7 +152,7 @@ fn all_at_once(pair: &Pair, seed: u64, stored_first: bool) {
     let mut sends = if stored_first { send() } else { Vec::new() };
     if stored_first {
         pair.work(50);
-        assert!(pair.one.probe(pair.to_two, 0).unwrap().is_some());
+        assert!(pair.one.try_probe(pair.to_two, 0).unwrap().is_some());
     }
     let mut multi = pair.all(vec![0; room], 1);
     if !stored_first {

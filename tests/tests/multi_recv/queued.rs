@@ -128,7 +128,7 @@ fn a_queue_that_is_dropped_gives_it_up() {
         let mut long = pair.two.send_owned(pair.to_one, 1, stamp::bytes(9 * MIB, 1));
         pair.work(2);
         drop(queue);
-        let mut next = pair.one.recv_message(pair.to_two, 1);
+        let mut next = pair.one.recv_request(pair.to_two, 1);
         pair.until("the next receive has it", || match next.try_wait() {
             Some(message) => {
                 stamp::check(&message.unwrap(), 1);

@@ -286,7 +286,7 @@ fn lists_that_nobody_asks_for_are_bounded() {
             .map(|tag| a.handoff_vectored(to_b, tag, vec![one.clone(); PARTS]))
             .collect();
         // There is not room for all of these lists at once.
-        while b.probe(from_a, MESSAGES - 1).unwrap().is_none() {
+        while b.try_probe(from_a, MESSAGES - 1).unwrap().is_none() {
             a.progress().unwrap();
         }
         for tag in 0..MESSAGES {
@@ -345,7 +345,7 @@ pub fn keeps(_: &Args) {
     say("listens");
     let peer = endpoint.accept_timeout(PATIENCE).unwrap();
     let view = endpoint.recv_view(peer, 1).unwrap();
-    endpoint.probe_wait(peer, 2).unwrap();
+    endpoint.probe(peer, 2).unwrap();
     say("holds");
     hear();
     assert!(endpoint.recv(peer, 5).unwrap_err().is_peer_gone());
@@ -406,7 +406,7 @@ pub fn holds(args: &Args) {
     let endpoint = Endpoint::new().unwrap();
     let peer = endpoint.connect_wait("local:goes", PATIENCE).unwrap();
     let view = endpoint.recv_view(peer, 0).unwrap();
-    endpoint.probe_wait(peer, 2).unwrap();
+    endpoint.probe(peer, 2).unwrap();
     check(&view, 0);
     say("holds");
     hear();
@@ -435,7 +435,7 @@ fn a_view_is_void_once_its_own_side_has_closed() {
         b.disconnect(from_a);
         assert!(a.recv(to_b, 1).unwrap_err().is_peer_gone());
         assert_eq!(arena.stats().buffers, 0, "it is its owner's again");
-        if view.own_bytes().is_none() {
+        if view.bytes().is_none() {
             assert!(matches!(view.read(0, &mut [0]), Err(Error::Withdrawn)));
             assert!(matches!(view.to_vec(), Err(Error::Withdrawn)));
         }
@@ -464,7 +464,7 @@ pub fn forks(_: &Args) {
         let arena = Arena::new().unwrap();
         a.give_vectored(to_b, 1, parts(&arena, &[HUGE; 3], HUGE, 5)).unwrap();
         let copy = b.recv_view(from_a, 1).unwrap();
-        let right = stamp::wrong_at(copy.own_bytes().expect("a copy"), 5).is_none();
+        let right = stamp::wrong_at(copy.bytes().expect("a copy"), 5).is_none();
         i32::from(!right)
     });
     assert_eq!(ended, Ended::Code(0));

@@ -89,7 +89,7 @@ fn is_given(view: &View<'_>, place: Place) {
     let mapped = if place == Place::Window { view.len() as u64 } else { 0 };
     assert_eq!((folded.mapped, folded.copied, folded.moved), (mapped, 0, 0), "{folded}");
     assert_eq!((folded.bytes, folded.unmoved), (view.len() as u64, None), "{folded}");
-    assert!(view.own_bytes().is_none());
+    assert!(view.bytes().is_none());
 }
 
 /// The outcome for a sender of donated buffers that another thread takes by `take`.

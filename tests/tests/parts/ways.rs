@@ -122,9 +122,9 @@ pub fn looks(_: &Args) {
         endpoint.recv_vectored(peer, SCATTERED | seed, &mut rooms).unwrap();
         stamp::check(&[one, two].concat(), seed);
         // The messages were here before they were received.
-        endpoint.probe_wait(peer, LATE | seed).unwrap();
+        endpoint.probe(peer, LATE | seed).unwrap();
         let late = endpoint.recv_view(peer, LATE | seed).unwrap().into_owned();
-        let view = block_on(endpoint.view_request(peer, GIVEN | seed)).unwrap();
+        let view = block_on(endpoint.recv_view_request(peer, GIVEN | seed)).unwrap();
         std::thread::spawn(move || {
             check(&late, seed);
             check(&view, seed);
@@ -132,7 +132,7 @@ pub fn looks(_: &Args) {
         .join()
         .unwrap();
         // Posted before it comes, dropped before it is asked for: it is the next one's.
-        let request = endpoint.view_request(peer, seed);
+        let request = endpoint.recv_view_request(peer, seed);
         endpoint.recv(peer, BEHIND | seed).unwrap();
         drop(request);
         check(&endpoint.recv_view(peer, seed).unwrap(), seed);
@@ -213,7 +213,7 @@ pub fn odd(_: &Args) {
             assert_eq!(receipt.refused(Path::Handoff), Some(Refusal::Declined), "{receipt}");
             // The memory was back before the view is dropped, and the copy belongs to the view
             // alone.
-            stamp::check(view.own_bytes().expect("a copy"), 5);
+            stamp::check(view.bytes().expect("a copy"), 5);
             wait_for_empty(&a, &arena);
         } else {
             panic!("nothing of it pays: {folded}");
@@ -329,7 +329,7 @@ fn where_it_is_switched_off_a_copy_goes() {
         let donations = parts(&arena, &[MIB, PAGE, MIB], PAGE, 9);
         let (receipt, _, path) = handed_off((&a, to_b), 1, donations, || {
             let view = view(&b, from_a, 1);
-            stamp::check(view.own_bytes().expect("a copy"), 9);
+            stamp::check(view.bytes().expect("a copy"), 9);
             view.receipt().path
         });
         assert_eq!(receipt.refused(Path::Handoff), Some(why), "{receipt}");

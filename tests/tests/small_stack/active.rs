@@ -5,7 +5,7 @@ use std::{
     time::Duration,
 };
 
-use pinfold::{Answer, Endpoint};
+use pinfold::{Endpoint, Replier};
 use pinfold_tests::{block_on, stamp};
 
 use super::here;
@@ -18,8 +18,8 @@ const LATER: u32 = 3;
 const CALLED: u32 = 4;
 const BACK: u32 = 5;
 
-fn listen(endpoint: &Endpoint) -> Arc<Mutex<Vec<Answer>>> {
-    let later: Arc<Mutex<Vec<Answer>>> = Arc::default();
+fn listen(endpoint: &Endpoint) -> Arc<Mutex<Vec<Replier>>> {
+    let later: Arc<Mutex<Vec<Replier>>> = Arc::default();
     let answers = Arc::clone(&later);
     endpoint
         .handle(ECHO, |active| {
@@ -30,7 +30,7 @@ fn listen(endpoint: &Endpoint) -> Arc<Mutex<Vec<Answer>>> {
         .unwrap();
     endpoint.handle(OWNED, |it| it.reply_owned(it.payload().to_vec()).unwrap()).unwrap();
     endpoint
-        .handle(LATER, move |active| answers.lock().unwrap().extend(active.answer_later()))
+        .handle(LATER, move |active| answers.lock().unwrap().extend(active.reply_later()))
         .unwrap();
     endpoint
         .handle(CALLED, |active| {
@@ -49,14 +49,14 @@ fn active_messages() {
             let later = listen(one);
             one.send(peer, 1, b"ready").unwrap();
             // Until the other side has had all its answers.
-            let mut over = one.recv_message(peer, 2);
+            let mut over = one.recv_request(peer, 2);
             while over.try_wait().is_none() {
                 one.progress().unwrap();
                 for (turn, answer) in later.lock().unwrap().drain(..).enumerate() {
                     assert_eq!(answer.peer(), peer);
                     match turn % 2 {
-                        0 => answer.send(b"later").unwrap(),
-                        _ => answer.send_owned(b"later".to_vec()).unwrap(),
+                        0 => answer.reply(b"later").unwrap(),
+                        _ => answer.reply_owned(b"later".to_vec()).unwrap(),
                     }
                 }
             }

@@ -26,22 +26,22 @@ fn claims() {
         },
         |two, peer| {
             for len in LENGTHS {
-                two.probe_wait(peer, 1).unwrap();
+                two.probe(peer, 1).unwrap();
                 let claimed = two.claim(peer, 1).unwrap().unwrap();
                 assert_eq!(claimed.envelope().len, len as u64);
                 stamp::check(&claimed.recv_owned(vec![0; len]).wait().1, 1);
-                two.probe_wait(peer, 1).unwrap();
+                two.probe(peer, 1).unwrap();
                 stamp::check(
-                    &two.claim(peer, 1).unwrap().unwrap().recv_message().wait().unwrap(),
+                    &two.claim(peer, 1).unwrap().unwrap().recv_request().wait().unwrap(),
                     1,
                 );
-                two.probe_wait(peer, 1).unwrap();
+                two.probe(peer, 1).unwrap();
                 two.claim(peer, 1).unwrap().unwrap().discard();
             }
             assert_eq!(two.recv(peer, 2).unwrap().len(), Endpoint::TRY_SEND_MAX);
             assert_eq!(two.recv(peer, 2).unwrap().len(), 18);
             let queue = CompletionQueue::new().unwrap();
-            queue.add(7, two.recv_message(peer, 99));
+            queue.add(7, two.recv_request(peer, 99));
             assert!(queue.cancel(7));
             let mut ended = Vec::new();
             assert_eq!(queue.take(&mut ended, 8), 1);

@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use pinfold::{Arena, DonatedBuf, Error, SharedArena};
+use pinfold::{Arena, DonatedBuf, DraftBuf, Error, FrozenBuf, SharedArena};
 use pinfold_tests::{block_on, stamp};
 
 use super::{here, small};
@@ -83,6 +83,10 @@ fn memory_that_is_given_away() {
                 one.try_give(peer, 3, memory()).unwrap();
                 one.give_timeout(peer, 3, memory(), PATIENCE).unwrap();
                 assert!(one.give_latest(peer, 3, memory()).unwrap().is_none());
+                let mut draft = DraftBuf::new(len).unwrap();
+                draft.copy_from_slice(&stamp::bytes(len, 5));
+                one.give(peer, 4, draft.freeze().unwrap()).unwrap();
+                one.give(peer, 4, FrozenBuf::copy_of(&stamp::bytes(len, 5)).unwrap()).unwrap();
             }
         },
         |two, peer| {
@@ -94,7 +98,7 @@ fn memory_that_is_given_away() {
                     stamp::check(&bytes, 5);
                     assert_eq!((view.peer(), view.tag(), view.len()), (peer, 1, len));
                     assert!(!view.is_empty() && !format!("{} {view:?}", view.receipt()).is_empty());
-                    let _ = (view.folded().is_some(), view.own_bytes().is_some());
+                    let _ = (view.folded().is_some(), view.bytes().is_some());
                 }
                 let view = two.recv_view_timeout(peer, 1, PATIENCE).unwrap().into_owned();
                 if view.is_writable() {
@@ -105,23 +109,29 @@ fn memory_that_is_given_away() {
                 // SAFETY: no process writes there any more.
                 stamp::check(unsafe { view.as_slice() }.unwrap(), 5);
                 drop(view);
-                let mut request = two.view_request(peer, 1);
+                let mut request = two.recv_view_request(peer, 1);
                 let view = request.wait_timeout(PATIENCE).unwrap().unwrap();
                 stamp::check(&view.to_vec().unwrap(), 5);
                 drop(view);
-                let view = block_on(two.view_request(peer, 1)).unwrap();
+                let view = block_on(two.recv_view_request(peer, 1)).unwrap();
                 stamp::check(&view.to_vec().unwrap(), 5);
                 drop(view);
                 for _ in 0..2 {
-                    let view = two.view_request(peer, 2).wait().unwrap();
+                    let view = two.recv_view_request(peer, 2).wait().unwrap();
                     assert!(view.to_vec().unwrap() == vec![3; len + 4096]);
                 }
                 for _ in 0..3 {
-                    let view = two.view_request(peer, 3).wait().unwrap();
+                    let view = two.recv_view_request(peer, 3).wait().unwrap();
                     stamp::check(&view.to_vec().unwrap(), 5);
                 }
             }
-            let mut never = two.view_request(peer, 9);
+            for _ in LENGTHS {
+                let view = two.recv_view(peer, 4).unwrap();
+                stamp::check(view.bytes().unwrap(), 5);
+                stamp::check(&view.into_frozen().unwrap(), 5);
+                stamp::check(two.recv_view(peer, 4).unwrap().bytes().unwrap(), 5);
+            }
+            let mut never = two.recv_view_request(peer, 9);
             assert!(never.try_wait().is_none() && never.cancel());
             let nothing = two.recv_view_timeout(peer, 1, Duration::from_millis(1));
             assert!(matches!(nothing, Err(Error::Timeout(_))));

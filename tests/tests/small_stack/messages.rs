@@ -49,8 +49,10 @@ fn blocking_calls() {
                 let received = two.recv_into(peer, 1, &mut bytes).unwrap();
                 told(received.receipt);
                 stamp::check(&bytes, 1);
-                assert_eq!(two.probe_wait(peer, 1).unwrap().len, len as u64);
-                assert!(two.probe(peer, 2).unwrap().is_none());
+                assert_eq!(two.probe(peer, 1).unwrap().len, len as u64);
+                assert!(two.try_probe(peer, 2).unwrap().is_none());
+                assert_eq!(two.probe_timeout(.., .., PATIENCE).unwrap().peer, peer);
+                assert_eq!(two.probe_request(peer, (1, 0)).wait().unwrap().tag, 1);
                 let message = two.recv(peer, TagMatch::any()).unwrap();
                 assert_eq!((message.peer(), message.tag()), (peer, 1));
                 told(message.receipt());
@@ -87,10 +89,10 @@ fn requests() {
                 let (received, bytes) = two.recv_owned(peer, 1, vec![0; len]).wait();
                 received.unwrap();
                 stamp::check(&bytes, 2);
-                stamp::check(&block_on(two.recv_message(peer, 1)).unwrap(), 2);
-                stamp::check(&two.recv_message(peer, 1).wait().unwrap(), 2);
+                stamp::check(&block_on(two.recv_request(peer, 1)).unwrap(), 2);
+                stamp::check(&two.recv_request(peer, 1).wait().unwrap(), 2);
             }
-            let mut never = two.recv_message(peer, 9);
+            let mut never = two.recv_request(peer, 9);
             assert!(never.try_wait().is_none() && never.cancel());
             assert!(never.wait_timeout(PATIENCE).unwrap().is_err());
         },

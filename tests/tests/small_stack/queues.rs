@@ -30,7 +30,7 @@ pub fn use_queue(endpoint: &Endpoint, peer: PeerId, remote: &RemoteRegion) {
     // Their order is that of their ends.
     let wrong = ended.iter().find(|completion| completion.context == 4).unwrap();
     assert!(wrong.result.is_err());
-    queue.add(5, endpoint.recv_message(peer, u64::MAX - 1));
+    queue.add(5, endpoint.recv_request(peer, u64::MAX - 1));
     assert_eq!((queue.outstanding(), ended.len()), (1, 6));
     drop(queue.clone());
 }

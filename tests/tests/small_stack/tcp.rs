@@ -18,7 +18,7 @@ fn tcp(builder: impl Fn() -> Builder) {
                 let _ = sent.translated().map(TranslationLevel::name);
                 stamp::check(&one.recv(peer, 1).unwrap(), 2);
             }
-            let mut echo = one.recv_message(peer, 3);
+            let mut echo = one.recv_request(peer, 3);
             one.handle(1, |active| active.reply(active.payload()).unwrap()).unwrap();
             one.send(peer, 1, b"ready").unwrap();
             while echo.try_wait().is_none() {

@@ -156,7 +156,7 @@ pub fn sleeper(args: &Args) {
     // The first user waits now. The other one goes on, by the agent and by message.
     tell(&endpoint, other, &[]);
     assert_eq!(told(&endpoint, other), [1]);
-    assert!(endpoint.probe(one, 2).unwrap().is_none(), "the page came by itself");
+    assert!(endpoint.try_probe(one, 2).unwrap().is_none(), "the page came by itself");
     slow.come(6);
     told(&endpoint, one);
     slow.area.check(7);

@@ -149,7 +149,7 @@ fn driver(watcher: &Watcher, _: &Args) {
     drop(endpoint);
     // A message that a future has asked for.
     let ((one, to_two), (two, to_one)) = pair(watcher, Endpoint::builder(), Endpoint::builder());
-    let receive = one.recv_message(to_two, 1);
+    let receive = one.recv_request(to_two, 1);
     let send = two.send_owned(to_one, 1, vec![7; 100]);
     let message = pinfold_tests::block_on(receive).unwrap();
     assert_eq!(&*message, &[7; 100]);

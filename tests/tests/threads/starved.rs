@@ -59,7 +59,7 @@ fn pair(one: Builder, two: Builder) -> ((Endpoint, PeerId), (Endpoint, PeerId)) 
 /// endpoints.
 fn exchange(one: &(Endpoint, PeerId), two: &(Endpoint, PeerId), len: usize) {
     let bytes = stamp::bytes(len, 7);
-    let receive = one.0.recv_message(one.1, 7);
+    let receive = one.0.recv_request(one.1, 7);
     let send = two.0.send_owned(two.1, 7, bytes);
     let (message, (sent, _)) = block_on(futures_lite::future::zip(receive, send));
     stamp::check(&message.expect("it comes"), 7);
@@ -68,7 +68,7 @@ fn exchange(one: &(Endpoint, PeerId), two: &(Endpoint, PeerId), len: usize) {
 
 /// The same for a short message whose receive has to wait: it is polled before the message is sent.
 fn exchange_late(one: &(Endpoint, PeerId), two: &(Endpoint, PeerId)) {
-    let mut receive = pin!(one.0.recv_message(one.1, 7));
+    let mut receive = pin!(one.0.recv_request(one.1, 7));
     assert!(block_on(futures_lite::future::poll_once(receive.as_mut())).is_none());
     let bytes = stamp::bytes(100, 7);
     let (message, (sent, _)) =
@@ -152,7 +152,7 @@ pub fn ringless(args: &Args) {
     let send = || {
         let bytes = stamp::bytes(300_000, 7);
         let sent = two.send_owned(to_one, 7, bytes);
-        let message = one.recv_message(to_two, 7);
+        let message = one.recv_request(to_two, 7);
         let (sent, message) = block_on(futures_lite::future::zip(sent, message));
         stamp::check(&message.unwrap(), 7);
         sent.0.unwrap()

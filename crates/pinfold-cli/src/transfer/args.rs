@@ -39,6 +39,7 @@ const RECV_HELP: &str = concat!(
     "\
 Examples:
   pinfold recv local:box inbox                 files, from 'pinfold send FILE... local:box'
+  pinfold recv local:box inbox --serve         the same, again and again
   pinfold recv local:box | tar x               a stream, from 'tar c dir | pinfold send local:box'
 
 File names are taken relative to DIR: absolute names, '..' and symbolic links on the way are
@@ -101,7 +102,8 @@ pub(crate) struct SendArgs {
 /// Receive what one `pinfold send` sends
 ///
 /// Without DIR, a stream goes to standard output. With DIR, files go below it, each under a name
-/// only once it is complete and verified. One transfer is taken, then the command ends.
+/// only once it is complete and verified. One transfer is taken, then the command ends, unless
+/// it is to serve.
 #[derive(Args, Debug)]
 #[command(after_long_help = RECV_HELP)]
 pub(crate) struct RecvArgs {
@@ -125,6 +127,13 @@ pub(crate) struct RecvArgs {
     #[arg(long, short, requires = "directory")]
     pub(super) times: bool,
 
+    /// Take one transfer after another, until a signal ends the command
+    ///
+    /// Each has a receipt of its own, and one that fails does not end the command. A sender that
+    /// comes meanwhile is told to try again.
+    #[arg(long, requires = "directory")]
+    pub(super) serve: bool,
+
     /// Give up when no sender has come for this long (default: wait for ever)
     #[arg(long, value_name = "SECONDS", value_parser = parse_seconds)]
     pub(super) wait: Option<Duration>,
@@ -142,6 +151,10 @@ pub(crate) struct CommonArgs {
     /// standard output is the stream.
     #[arg(long)]
     pub(super) json: bool,
+
+    /// Print all of the receipt: the paths that were taken, what was copied, what was refused
+    #[arg(long, short, conflicts_with_all = ["json", "quiet"])]
+    pub(super) verbose: bool,
 
     /// No progress and no receipt; only errors, and notes on what was skipped or could not be kept
     #[arg(long, short)]

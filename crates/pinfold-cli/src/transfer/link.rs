@@ -65,7 +65,7 @@ impl Link {
 
     /// Posts a receive from the other side; the message may stay where it is.
     pub(super) fn expect_view(&self, tag: impl Into<TagMatch>) -> ViewRequest {
-        self.endpoint.view_request(self.peer, tag)
+        self.endpoint.recv_view_request(self.peer, tag)
     }
 
     /// Posts a receive from the other side into all of `buffer`.
@@ -154,6 +154,11 @@ impl Link {
         let request = self.post(tag::LAST, Record::Bye.encode());
         // The other side does not depend on it.
         let _ = within(LINGER, request).await;
+    }
+
+    /// Ends it; the signals can be waited for by another.
+    pub(super) fn into_interrupts(self) -> Interrupts {
+        self.interrupts
     }
 
     /// Waits a little until the other side has heard that the transfer is done.

@@ -57,11 +57,16 @@ pub(crate) use self::{
     args::{RecvArgs, SendArgs},
     frame::VERSION,
 };
-use crate::{output, progress::say, words::Words};
+use crate::{fold::hanging, output, progress::say, words::Words};
 
 /// Time that a sender with nothing to send tries to reach the receiver to say so. It is short,
 /// since there may be no receiver; long enough for one that is started at the same time.
 const TELL_PATIENCE: Duration = Duration::from_secs(1);
+
+/// Characters of a line of the receipt.
+const COLUMNS: usize = 80;
+/// Those before each: `pinfold: `.
+const SAID_BEFORE: usize = 9;
 
 /// The exit status if the receipt is lost although all went well.
 const LOST: u8 = 5;
@@ -85,19 +90,33 @@ struct Console {
     side: Side,
     json: bool,
     quiet: bool,
+    verbose: bool,
     /// True if standard output is free for the JSON object.
     stdout: bool,
 }
 
 impl Console {
     fn new(side: Side, common: &CommonArgs, stdout: bool) -> Console {
-        Console { side, json: common.json, quiet: common.quiet, stdout }
+        let CommonArgs { json, quiet, verbose, .. } = *common;
+        Console { side, json, quiet, verbose, stdout }
     }
 
     /// Prints a remark for a person who waits.
     fn remark(&self, text: &str) {
         if !self.quiet {
             say(text);
+        }
+    }
+
+    /// Prints the receipt in lines of 80 columns: one, or all that is known.
+    fn receipt(&self, summary: &Summary<'_>) {
+        let details = if self.verbose { summary.details() } else { Vec::new() };
+        for (text, indent) in
+            [(summary.line(), "")].into_iter().chain(details.into_iter().map(|line| (line, "  ")))
+        {
+            for line in hanging(indent, &text, Some(COLUMNS - SAID_BEFORE)) {
+                self.remark(&line);
+            }
         }
     }
 
@@ -116,7 +135,7 @@ impl Console {
                 if self.json {
                     return self.print(&summary.json());
                 }
-                self.remark(&summary.line());
+                self.receipt(&summary);
                 ExitCode::SUCCESS
             }
             Err(failure) => {
@@ -240,34 +259,80 @@ async fn tell(endpoint: &Endpoint, address: &str, failure: &Failure) {
 #[inline(never)]
 pub(crate) fn recv(args: RecvArgs) -> ExitCode {
     let console = Console::new(Side::Recv, &args.common, args.directory.is_some());
-    console.end(block_on(recv_all(&args, &console)))
+    let listening = match Listening::start(&args, &console) {
+        Ok(listening) => listening,
+        Err(failure) => return console.end(Err(failure)),
+    };
+    block_on(serve(&args, &console, listening))
 }
 
-async fn recv_all(args: &RecvArgs, console: &Console) -> Result<Report, Failure> {
-    address::of_receiver(&args.address, args.directory.as_deref())?;
-    let socket = activation::take(&args.address)?;
-    let target: Target<Stdout> = match &args.directory {
-        Some(path) => {
-            let rules = Rules {
-                force: args.force,
-                sync: args.sync,
-                times: args.times,
-                umask: pinfold_sys::user::umask(),
-                nameless: true,
-            };
-            Target::Directory(Directory::open(path, rules)?)
+/// Takes one transfer, or one after another until there is a signal, or nobody comes for too long.
+async fn serve(args: &RecvArgs, console: &Console, mut listening: Listening) -> ExitCode {
+    loop {
+        let received = recv_one(args, &mut listening).await;
+        // It has come to no transfer, or is told to stop.
+        let is_over = listening.interrupts.is_none();
+        let is_last = !args.serve || is_over || matches!(received, Err(Failure::Interrupted(_)));
+        let ended = console.end(received);
+        if is_last {
+            return ended;
         }
-        None => Target::Output(Output::new(std::io::stdout())),
+        match target(args) {
+            Ok(target) => listening.target = Some(target),
+            Err(failure) => return console.end(Err(failure)),
+        }
+    }
+}
+
+/// A receiver that can be called.
+struct Listening {
+    endpoint: Endpoint,
+    /// `None` while a transfer has them, and if none was begun.
+    interrupts: Option<Interrupts>,
+    target: Option<Target<Stdout>>,
+}
+
+impl Listening {
+    fn start(args: &RecvArgs, console: &Console) -> Result<Listening, Failure> {
+        address::of_receiver(&args.address, args.directory.as_deref())?;
+        let socket = activation::take(&args.address)?;
+        let target = target(args)?;
+        // This comes before there is a name to leave behind.
+        let interrupts =
+            Interrupts::take().map_err(|why| Failure::local("taking", "signals", why))?;
+        let endpoint = endpoint(&args.common, "pinfold recv", Some((&args.address, socket)))
+            .map_err(|why| Failure::no_endpoint(why, Failure::Listen))?;
+        let at = endpoint.listens_at().unwrap_or_else(|| args.address.clone());
+        console.remark(&format!("waiting for a sender at {at}"));
+        Ok(Listening { endpoint, interrupts: Some(interrupts), target: Some(target) })
+    }
+}
+
+/// The place of what comes.
+fn target(args: &RecvArgs) -> Result<Target<Stdout>, Failure> {
+    let Some(path) = &args.directory else {
+        return Ok(Target::Output(Output::new(std::io::stdout())));
+    };
+    let rules = Rules {
+        force: args.force,
+        sync: args.sync,
+        times: args.times,
+        umask: pinfold_sys::user::umask(),
+        nameless: true,
+    };
+    Ok(Target::Directory(Directory::open(path, rules)?))
+}
+
+/// Takes one transfer.
+async fn recv_one(args: &RecvArgs, listening: &mut Listening) -> Result<Report, Failure> {
+    let endpoint = &listening.endpoint;
+    let (Some(mut interrupts), Some(target)) =
+        (listening.interrupts.take(), listening.target.take())
+    else {
+        return Err(Failure::Unfinished);
     };
     let unkept = target.unkept();
-    // This comes before there is a name to leave behind.
-    let mut interrupts =
-        Interrupts::take().map_err(|why| Failure::local("taking", "signals", why))?;
-    let endpoint = endpoint(&args.common, "pinfold recv", Some((&args.address, socket)))
-        .map_err(|why| Failure::no_endpoint(why, Failure::Listen))?;
-    let at = endpoint.listens_at().unwrap_or_else(|| args.address.clone());
-    console.remark(&format!("waiting for a sender at {at}"));
-    let hello = receiver::await_hello(&endpoint, &mut interrupts);
+    let hello = receiver::await_hello(endpoint, &mut interrupts);
     let (peer, hello) = match args.wait {
         None => hello.await?,
         Some(patience) => match within(patience, hello).await {
@@ -275,27 +340,32 @@ async fn recv_all(args: &RecvArgs, console: &Console) -> Result<Report, Failure>
             None => return Err(Failure::NobodyCame { address: args.address.clone(), patience }),
         },
     };
-    let mut link = Link::new(&endpoint, peer, "the sender", interrupts);
+    let mut link = Link::new(endpoint, peer, "the sender", interrupts);
     let received = match receiver::accept(&mut link, &hello, target.content()).await {
         Ok(expected) => {
             let total = (target.content() == Content::Files).then_some(expected.bytes);
             let mut meter = Meter::start(args.common.quiet, total);
-            let received = receiver::run(&mut link, &endpoint, target, &mut meter).await;
+            let received = receiver::run(&mut link, endpoint, target, &mut meter).await;
             received.map(|totals| (totals, meter.elapsed()))
         }
         Err(failure) => Err(failure),
     };
-    match received {
+    let ended = match received {
         Ok((totals, elapsed)) => {
             link.wait_for_bye().await;
             let unkept = unkept.map_or(0, |unkept| unkept.count());
-            Ok(Report { totals, skipped: 0, unkept, elapsed, tally: link.tally })
+            Ok(Report { totals, skipped: 0, unkept, elapsed, tally: link.tally.clone() })
         }
         Err(failure) => {
             link.give_up(&failure).await;
             Err(failure)
         }
+    };
+    listening.interrupts = Some(link.into_interrupts());
+    if args.serve {
+        listening.endpoint.disconnect(peer);
     }
+    ended
 }
 
 /// The endpoint of one side.

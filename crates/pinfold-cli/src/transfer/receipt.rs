@@ -109,10 +109,6 @@ impl Summary<'_> {
     }
 
     /// The receipt as one line for a person.
-    ///
-    /// It has only the refusals that stood in the way: a cheaper path, or a message too long for a
-    /// path, is part of the usual choice. Bytes that did not go by `eager` went by a path with
-    /// fewer copies.
     pub(super) fn line(&self) -> String {
         let done = match self.side {
             Side::Send => "sent",
@@ -136,18 +132,30 @@ impl Summary<'_> {
             let what = if self.unkept == 1 { "mode or time" } else { "modes or times" };
             line.push_str(&format!(" ({} {what} not as sent)", HumanCount(self.unkept)));
         }
-        line.push_str(&format!(", verified, in {:.3} s", self.elapsed.as_secs_f64()));
+        let seconds = self.elapsed.as_secs_f64();
+        let digits = if seconds < 1.0 { 3 } else { 1 };
+        line.push_str(&format!(", verified, {seconds:.digits$} s"));
+        line
+    }
+
+    /// The rest of the receipt, in lines: the rate, the paths, the copies, and the refusals.
+    ///
+    /// It has only the refusals that stood in the way: a cheaper path, or a message too long for a
+    /// path, is part of the usual choice. Bytes that did not go by `eager` went by a path with
+    /// fewer copies.
+    pub(super) fn details(&self) -> Vec<String> {
+        let mut lines = Vec::new();
         if self.totals.bytes > 0 {
-            line.push_str(&format!(", {}/s", HumanBytes(self.bytes_per_second() as u64)));
+            lines.push(format!("{}/s", HumanBytes(self.bytes_per_second() as u64)));
         }
         for (path, taken) in Path::ALL.iter().zip(&self.tally.taken) {
             if taken.messages > 0 {
                 let (bytes, messages) = (HumanBytes(taken.bytes), count(taken.messages, "message"));
-                line.push_str(&format!("; {path} {bytes} in {messages}"));
+                lines.push(format!("by {path}: {bytes} in {messages}"));
             }
         }
-        line.push_str(&format!(
-            "; copied {} here{}, {} by the kernel",
+        lines.push(format!(
+            "copied {} here{}, {} by the kernel",
             HumanBytes(self.tally.copied_user),
             self.mostly_by(),
             HumanBytes(self.tally.copied_kernel)
@@ -165,10 +173,10 @@ impl Summary<'_> {
             );
             if !chosen && *path != Path::Eager {
                 let messages = count(*messages, "message");
-                line.push_str(&format!("; not {path} for {messages}: {why}"));
+                lines.push(format!("not {path} for {messages}: {why}"));
             }
         }
-        line
+        lines
     }
 
     /// The algorithm that copied the most bytes here, in words.
@@ -261,12 +269,16 @@ mod tests {
         tally.add(&receipt(Path::Cma, 1 << 20, 0, 0));
         tally.add(&receipt(Path::Inline, 40, 40, 0));
         let line = summary(&tally).line();
-        assert_eq!(
-            line,
-            "sent 3.00 MiB in 2 files (1 skipped), verified, in 0.500 s, 6.00 MiB/s; inline 40 B \
-             in 1 message; cma 2.00 MiB in 2 messages; copied 40 B here by libc, 1.00 MiB by the \
-             kernel"
-        );
+        assert_eq!(line, "sent 3.00 MiB in 2 files (1 skipped), verified, 0.500 s");
+        let long = Summary { elapsed: Duration::from_millis(8540), ..summary(&tally) };
+        assert!(long.line().ends_with(", verified, 8.5 s"), "{}", long.line());
+        let details = [
+            "6.00 MiB/s",
+            "by inline: 40 B in 1 message",
+            "by cma: 2.00 MiB in 2 messages",
+            "copied 40 B here by libc, 1.00 MiB by the kernel",
+        ];
+        assert_eq!(summary(&tally).details(), details);
     }
 
     #[test]
@@ -275,11 +287,11 @@ mod tests {
         tally.add(&receipt(Path::Cma, 1 << 20, 0, 1 << 20));
         tally.refused =
             vec![(Path::Eager, Refusal::NoCredit, 1), (Path::Inline, Refusal::TooLong, 1)];
-        let line = summary(&tally).line();
-        assert!(!line.contains("not "), "{line}");
+        let lines = summary(&tally).details();
+        assert!(lines.iter().all(|line| !line.contains("not ")), "{lines:?}");
         let nothing =
             Summary { totals: Totals { files: 1, ..Totals::default() }, ..summary(&tally) };
-        assert!(!nothing.line().contains("/s"), "{}", nothing.line());
+        assert!(nothing.details().iter().all(|line| !line.contains("/s")));
         let hollow = Totals { directories: 2, ..Totals::default() };
         let hollow = Summary { totals: hollow, unkept: 3, ..summary(&tally) };
         let wanted =
@@ -288,8 +300,8 @@ mod tests {
         let json: serde_json::Value = serde_json::from_str(&summary(&tally).json()).unwrap();
         assert_eq!(json["refused"].as_array().unwrap().len(), 2, "{json}");
         tally.refused.push((Path::Cma, Refusal::Denied(1), 3));
-        let line = summary(&tally).line();
-        assert!(line.contains("not cma for 3 messages: denied"), "{line}");
+        let lines = summary(&tally).details();
+        assert!(lines.iter().any(|line| line.starts_with("not cma for 3 messages: denied")));
     }
 
     #[test]
@@ -298,8 +310,8 @@ mod tests {
         tally.add(&receipt(Path::Eager, 1000, 1000, 0));
         tally.copied_by.push(("avx2+streaming".parse().unwrap(), 1 << 20));
         tally.add(&receipt(Path::Eager, 1000, 2000, 0));
-        let line = summary(&tally).line();
-        assert!(line.contains("2.93 KiB here mostly by avx2+streaming,"), "{line}");
+        let lines = summary(&tally).details();
+        assert!(lines[2].contains("2.93 KiB here mostly by avx2+streaming,"), "{lines:?}");
         let json: serde_json::Value = serde_json::from_str(&summary(&tally).json()).unwrap();
         let wanted = serde_json::json!({"libc": 3000, "avx2+streaming": 1 << 20});
         assert_eq!(json["copied_by"], wanted);

@@ -186,7 +186,7 @@ fn record(message: &View<'_>) -> Result<Record, Failure> {
     if message.tag() != tag::RECORD || message.len() > RECORD_BYTES_MAX {
         return Err(Failure::bad_record(who, BadRecord::Length));
     }
-    let record = match message.own_bytes() {
+    let record = match message.bytes() {
         Some(bytes) => Record::decode(bytes),
         None => Record::decode(&message.to_vec().map_err(|why| Failure::library(who, why))?),
     };
@@ -342,7 +342,7 @@ fn block<F: AsFd>(
 ) -> Result<(), Failure> {
     let who = "the sender";
     let len = message.len();
-    if let Some(bytes) = message.own_bytes() {
+    if let Some(bytes) = message.bytes() {
         return intake.block(bytes);
     }
     part.resize(PART_BYTES, 0);

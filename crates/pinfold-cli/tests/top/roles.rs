@@ -144,7 +144,7 @@ pub fn arranger(_: &Args) {
         let from = scope.spawn(|| full.accept_timeout(PATIENCE).unwrap());
         (eager.connect("local:full").unwrap(), from.join().unwrap())
     });
-    let posted = [full.recv_message(from, 100), full.recv_message(Source::Any, 101)];
+    let posted = [full.recv_request(from, 100), full.recv_request(Source::Any, 101)];
     let sends: Vec<_> = (0..100).map(|tag| eager.send_owned(to, tag, vec![1u8; 1000])).collect();
     while full.progress().unwrap() | eager.progress().unwrap() {}
     // Since when sends wait is noted at some of the looks that an endpoint takes.

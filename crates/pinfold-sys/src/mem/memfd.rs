@@ -119,6 +119,24 @@ pub fn refuses_writers(fd: BorrowedFd<'_>) -> bool {
     fs::fcntl_get_seals(fd).is_ok_and(|seals| seals.intersects(writers))
 }
 
+/// Puts the last seals on a file from [`create_fixed`], `F_SEAL_WRITE` among them: nobody can write
+/// it any more, by a mapping or otherwise, nor make holes in it. See `fcntl(2)`.
+///
+/// # Errors
+/// `EBUSY` while a writable mapping of the file exists, or something has its pages pinned; else the
+/// error of `fcntl(F_ADD_SEALS)`.
+pub fn seal_against_all(fd: BorrowedFd<'_>) -> Result<(), Failed> {
+    fs::fcntl_add_seals(fd, SealFlags::WRITE | SealFlags::SEAL).map_err(Failed::of(ADD_SEALS))
+}
+
+/// Returns whether the file can be written by nobody, its owner included: see
+/// [`seal_against_all`]. True once, it stays true.
+///
+/// `F_SEAL_FUTURE_WRITE` is not enough, since mappings that were there before it go on writing.
+pub fn has_no_writers(fd: BorrowedFd<'_>) -> bool {
+    fs::fcntl_get_seals(fd).is_ok_and(|seals| seals.contains(SealFlags::WRITE | SEALS))
+}
+
 /// Checks that a descriptor from a peer is safe to map as `len` bytes: an ordinary memfd of
 /// exactly that size, which can neither shrink, grow, nor be sealed further.
 ///
@@ -294,6 +312,31 @@ mod tests {
         check_sealed(open.as_fd(), 8192).unwrap();
         assert!(!refuses_writers(open.as_fd()));
         assert_eq!(rustix::io::pwrite(&open, b"x", 0), Ok(1));
+    }
+
+    #[test]
+    fn a_file_without_writers_has_none() {
+        use crate::mem::mapping::{ReadOnlyMapping, SharedMapping};
+        let file = create_fixed("pinfold-test", 8192).unwrap();
+        let writable = SharedMapping::map(file.as_fd(), 8192).unwrap();
+        let before = ReadOnlyMapping::map_private(file.as_fd(), 8192, 1).unwrap();
+        let denied = seal_against_all(file.as_fd());
+        assert!(matches!(denied, Err(Failed { errno: Errno::BUSY, .. })), "{denied:?}");
+        assert!(!has_no_writers(file.as_fd()));
+        drop(writable);
+        seal_against_all(file.as_fd()).unwrap();
+        assert!(has_no_writers(file.as_fd()) && refuses_writers(file.as_fd()));
+        check_sealed(file.as_fd(), 8192).unwrap();
+        assert_eq!(rustix::io::pwrite(&file, b"x", 0), Err(Errno::PERM));
+        assert!(SharedMapping::map(file.as_fd(), 8192).is_err());
+        let hole = fs::FallocateFlags::PUNCH_HOLE | fs::FallocateFlags::KEEP_SIZE;
+        assert_eq!(fs::fallocate(&file, hole, 0, 4096), Err(Errno::PERM));
+        ReadOnlyMapping::map_private(file.as_fd(), 8192, 4 << 20).unwrap();
+        before.populate(0..8192).unwrap();
+        // The seal that leaves mappings as they are does not count.
+        let file = create_fixed("pinfold-test", 8192).unwrap();
+        seal(file.as_fd(), true).unwrap();
+        assert!(!has_no_writers(file.as_fd()));
     }
 
     #[test]

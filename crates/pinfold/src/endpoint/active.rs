@@ -4,7 +4,7 @@
 use std::{cell::Cell, fmt, sync::Arc};
 
 use super::{
-    Answer, Endpoint, OwnedBuf, Reply, SendRequest, blocking,
+    Endpoint, OwnedBuf, Replier, Reply, SendRequest, blocking,
     payload::{BlockingOp, Owned, Payload, say},
 };
 use crate::{
@@ -30,7 +30,7 @@ impl Endpoint {
     ///   So a handler should be short, and must not wait for locks that are held while the endpoint
     ///   is called.
     /// - A handler may wait for answers, which need no handler on this side. Two handlers that wait
-    ///   for each other's thread wait for ever; where that can happen, take an [`Answer`] and
+    ///   for each other's thread wait for ever; where that can happen, take a [`Replier`] and
     ///   return. [`Active::call`] sends without waiting.
     /// - A panic in a handler is caught and logged; a request is answered by an error.
     ///
@@ -108,7 +108,7 @@ impl Endpoint {
     /// payload that cannot go at once is copied.
     ///
     /// A request made in a handler counts against the peer whose message that handles, until there
-    /// is an answer, as [`Active::call`] and [`Active::answer_later`] do: while 1,024 are out, or 4
+    /// is an answer, as [`Active::call`] and [`Active::reply_later`] do: while 1,024 are out, or 4
     /// MiB have not gone, that peer's next messages wait.
     pub fn request(&self, peer: PeerId, id: u32, payload: &[u8]) -> Reply {
         Reply::ask(self.shared(), peer, id, BlockingOp(payload))
@@ -137,7 +137,7 @@ pub(crate) enum Debt {
     None,
     /// An answer.
     Open,
-    /// An answer that was given, or that an [`Answer`] is to give.
+    /// An answer that was given, or that a [`Replier`] is to give.
     Settled,
 }
 
@@ -212,12 +212,12 @@ impl<'a> Active<'a> {
 
     /// The right to answer the request later, from any thread. `None`: this is a call, or has been
     /// answered. While 1,024 are out for one peer, its next messages wait.
-    pub fn answer_later(&self) -> Option<Answer> {
+    pub fn reply_later(&self) -> Option<Replier> {
         if self.debt.get() != Debt::Open {
             return None;
         }
         self.debt.set(Debt::Settled);
-        Some(Answer::new(self.shared(), self.peer, self.label.token))
+        Some(Replier::new(self.shared(), self.peer, self.label.token))
     }
 
     fn answer(&self, payload: impl Payload) -> Result<()> {

@@ -10,7 +10,7 @@
 
 use std::sync::Arc;
 
-use crate::{ArenaBuf, Message, SharedBuf, memory::scatter::Scatter};
+use crate::{ArenaBuf, FrozenBuf, Message, SharedBuf, memory::scatter::Scatter};
 
 /// A buffer to send from whose bytes do not move with it.
 ///
@@ -130,6 +130,13 @@ unsafe impl OwnedBufMut for ArenaBuf {
     }
 }
 
+// SAFETY: the bytes of a frozen buffer do not move with it, and nobody can write them.
+unsafe impl OwnedBuf for FrozenBuf {
+    fn bytes(&self) -> (*const u8, usize) {
+        (self.as_ptr(), self.len())
+    }
+}
+
 // SAFETY: the bytes of a shared arena's buffer do not move with it, and nothing else in this
 // process can reach them except as peers do: by a mapping of their file.
 unsafe impl OwnedBuf for SharedBuf {
@@ -145,6 +152,31 @@ unsafe impl OwnedBufMut for SharedBuf {
     }
 }
 
+// SAFETY: the bytes of a `Bytes` lie on the heap, with its owner or in static memory, and do not
+// move with it; all that share them only read.
+#[cfg(feature = "bytes")]
+unsafe impl OwnedBuf for bytes::Bytes {
+    fn bytes(&self) -> (*const u8, usize) {
+        (self.as_ptr(), self.len())
+    }
+}
+
+// SAFETY: the bytes of a `BytesMut` lie on the heap, and no two of them share any.
+#[cfg(feature = "bytes")]
+unsafe impl OwnedBuf for bytes::BytesMut {
+    fn bytes(&self) -> (*const u8, usize) {
+        (self.as_ptr(), self.len())
+    }
+}
+
+// SAFETY: as above. A receive fills its length, not its capacity.
+#[cfg(feature = "bytes")]
+unsafe impl OwnedBufMut for bytes::BytesMut {
+    fn bytes_mut(&mut self) -> (*mut u8, usize) {
+        (self.as_mut_ptr(), self.len())
+    }
+}
+
 // SAFETY: static bytes stay for ever.
 unsafe impl OwnedBuf for &'static [u8] {
     fn bytes(&self) -> (*const u8, usize) {
@@ -157,5 +189,34 @@ unsafe impl OwnedBuf for &'static [u8] {
 impl From<Message> for Vec<u8> {
     fn from(message: Message) -> Vec<u8> {
         message.into_vec()
+    }
+}
+
+#[cfg(all(test, feature = "bytes", not(loom)))]
+mod tests {
+    use bytes::{Bytes, BytesMut};
+
+    use crate::Endpoint;
+
+    /// Shared, sliced and moved while they are on their way.
+    #[test]
+    fn buffers_of_the_crate_bytes_go_both_ways() {
+        let name = format!("local:bytes-{}", std::process::id());
+        let endpoint = Endpoint::listen(&name).unwrap();
+        let to = endpoint.connect(&name).unwrap();
+        let from = endpoint.accept().unwrap();
+        for len in [0, 10, 5000, 3 << 20] {
+            let whole = Bytes::from(vec![len as u8; len + 3]);
+            let receive = endpoint.recv_owned(from, 1, BytesMut::zeroed(len));
+            let sent = endpoint.send_owned(to, 1, whole.slice(3..));
+            let (received, back) = Box::new(receive).wait();
+            assert_eq!(received.unwrap().len, len as u64);
+            assert_eq!(back, whole.slice(..len));
+            let (receipt, part) = sent.wait();
+            assert_eq!((receipt.unwrap().bytes, part.len()), (len as u64, len));
+            let again = endpoint.send_owned(to, 2, back);
+            assert_eq!(&*endpoint.recv(from, 2).unwrap(), &whole[3..]);
+            again.wait().0.unwrap();
+        }
     }
 }

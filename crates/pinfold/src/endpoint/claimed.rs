@@ -26,7 +26,7 @@ impl Endpoint {
     /// can receive it. Never waits. Any number of messages can be claimed at a time.
     ///
     /// # Errors
-    /// As [`Endpoint::probe`].
+    /// As [`Endpoint::try_probe`].
     ///
     /// ```
     /// # fn main() -> pinfold::Result<()> {
@@ -42,11 +42,11 @@ impl Endpoint {
     ///     client.send(peer, 1, b"another")
     /// })?;
     ///
-    /// server.probe_wait(Source::Any, 1)?;
+    /// server.probe(Source::Any, 1)?;
     /// let claimed = server.claim(Source::Any, 1)?.unwrap();
     /// assert_eq!(claimed.envelope().len, 3);
     /// assert_eq!(&*server.recv(Source::Any, 1)?, b"another");
-    /// assert_eq!(&*claimed.recv_message().wait()?, b"one");
+    /// assert_eq!(&*claimed.recv_request().wait()?, b"one");
     /// # Ok(())
     /// # }
     /// ```
@@ -97,7 +97,7 @@ impl Claimed {
     ///
     /// # Errors
     /// The result's: as [`Endpoint::recv`].
-    pub fn recv_message(mut self) -> MessageRequest {
+    pub fn recv_request(mut self) -> MessageRequest {
         let (key, peer) = (self.key.take(), self.envelope.peer);
         let posted = key.ok_or(crate::Error::Cancelled).and_then(|key| {
             let mut engine = self.shared.enter()?;

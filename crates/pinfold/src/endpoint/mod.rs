@@ -6,7 +6,6 @@
 //! machines.
 
 pub(crate) mod active;
-pub(crate) mod answer;
 pub(crate) mod blocking;
 pub(crate) mod buffers;
 pub(crate) mod builder;
@@ -23,7 +22,9 @@ pub(crate) mod message;
 pub(crate) mod message_request;
 pub(crate) mod multi_recv;
 pub(crate) mod payload;
+pub(crate) mod probing;
 pub(crate) mod received;
+pub(crate) mod replier;
 pub(crate) mod reply;
 pub(crate) mod request;
 pub(crate) mod rma;
@@ -37,12 +38,11 @@ pub(crate) mod view;
 pub use crate::memory::donated::DonatedBuf;
 pub use crate::worker::{
     config::Progress,
+    envelope::Envelope,
     matching::{Source, TagMatch},
     peer::PeerInfo,
-    post::Envelope,
 };
 pub use active::Active;
-pub use answer::Answer;
 pub use buffers::{OwnedBuf, OwnedBufMut};
 pub use builder::Builder;
 pub use claimed::Claimed;
@@ -54,7 +54,9 @@ pub use handoff::{Handoff, HandoffVectored, ViewRequest};
 pub use message::Message;
 pub use message_request::MessageRequest;
 pub use multi_recv::MultiRecv;
+pub use probing::ProbeRequest;
 pub use received::{MultiReceived, Received};
+pub use replier::Replier;
 pub use reply::Reply;
 pub use request::{RecvRequest, SendRequest};
 pub use rma::{

@@ -3,9 +3,9 @@
 //!
 //! **Invariant.** The loan is given back when the view is dropped, not before, and the view keeps
 //! or borrows its endpoint; so the mapping is there, and the view's range lies inside it. A process
-//! that gave memory away can still write it, so no safe function forms a reference to the bytes; a
-//! copy counts only if the connection had not been cut afterwards, for only then had the memory not
-//! gone back to its owner.
+//! that gave memory away can still write it, so no safe function forms a reference to the bytes
+//! unless the file is frozen; a copy counts only if the connection had not been cut afterwards, for
+//! only then had the memory not gone back to its owner.
 
 use std::{
     fmt,
@@ -19,7 +19,7 @@ use std::{
 
 use super::contiguous::Contiguous;
 use crate::{
-    Error, Path, PeerId, Receipt, Result,
+    Error, FrozenBuf, Path, PeerId, Receipt, Result,
     error::inside,
     memory::{
         arena::Cells,
@@ -44,8 +44,27 @@ use crate::{
 /// open.
 ///
 /// The sender must not write memory that it gave, and a sender that uses this library does not. But
-/// another program might, at any time, so the bytes are copied out ([`View::read`]) or, if the
-/// sender is trusted, used in place ([`View::as_slice`]).
+/// another program might, at any time. So the bytes are used in place ([`View::bytes`]) where the
+/// kernel keeps the sender from writing, since it gave a [`FrozenBuf`]; copied out
+/// ([`View::read`]); or, if the sender is trusted, used in place all the same ([`View::as_slice`]).
+///
+/// ```
+/// # fn main() -> pinfold::Result<()> {
+/// use pinfold::{Arena, Endpoint};
+///
+/// let name = format!("local:doc-view-{}", std::process::id());
+/// let endpoint = Endpoint::listen(&name)?;
+/// let peer = endpoint.connect(&name)?; // Itself, for once.
+/// let mut buf = Arena::new()?.alloc(5)?;
+/// buf.copy_from_slice(b"given");
+/// endpoint.give(peer, 1, buf)?;
+/// let view = endpoint.recv_view(endpoint.accept()?, 1)?;
+/// // Its sender could still write it.
+/// assert_eq!(view.bytes(), None);
+/// assert_eq!(view.to_vec()?, b"given");
+/// # Ok(())
+/// # }
+/// ```
 ///
 /// In a child made by `fork(2)` the memory is absent; reading it there is an error.
 pub struct View<'a> {
@@ -217,13 +236,53 @@ impl<'a> View<'a> {
         }
     }
 
-    /// The bytes in place, if they are in memory of this library's: the sender did not give its
-    /// memory away, or that could not be mapped.
-    pub fn own_bytes(&self) -> Option<&[u8]> {
+    /// The bytes in place, if nobody can write them: they are in memory of this library's, since
+    /// the sender did not give its memory away or that could not be mapped; or it gave a
+    /// [`FrozenBuf`]. The first time a view of that kind takes two system calls for 256 KiB.
+    ///
+    /// `None`: the sender could still write them, or [`View::read`] would be an error.
+    pub fn bytes(&self) -> Option<&[u8]> {
         match &self.place {
             Place::Own(own) => Some(&own.bytes),
             Place::Parts(contiguous) => contiguous.own(),
+            Place::Theirs(loan, _) if self.held(loan).mapping.is_frozen() => {
+                let at = self.range(0, self.len()).ok()?;
+                // SAFETY: so many bytes are mapped there, by `range`, as long as `self` is
+                // borrowed: the loan is given back when the view is dropped, and until then the
+                // mapping stays, also when the connection or the endpoint is closed. `range` has
+                // found memory behind all of them. The file carries F_SEAL_WRITE, checked on the
+                // very descriptor that was mapped: the kernel puts it on a file only while no
+                // writable mapping and no pin of it exists, never takes it off, and from then on
+                // refuses writes, writable mappings and holes to everybody. F_SEAL_SHRINK was
+                // checked, too. So the bytes neither change nor go; what becomes of the connection
+                // or of the sender does not matter to them.
+                Some(unsafe { std::slice::from_raw_parts(at, self.len()) })
+            }
             Place::Theirs(..) | Place::Moved => None,
+        }
+    }
+
+    /// The same memory as a buffer of this process's, which it can keep, and pass on to other
+    /// processes without a copy; they map the sender's file. To the sender the view is dropped by
+    /// that: nobody can write the memory any more, so it takes no part in how long others use it,
+    /// and neither does a process in the middle that ends. Some system calls.
+    ///
+    /// # Errors
+    /// The view, as it was, if the sender did not give a [`FrozenBuf`] alone, its connection has
+    /// ended, or its file cannot be mapped once more: [`FrozenBuf::copy_of`] is left then.
+    pub fn into_frozen(self) -> std::result::Result<FrozenBuf, Self> {
+        let Place::Theirs(loan, len) = &self.place else { return Err(self) };
+        if self.bytes().is_none() {
+            return Err(self);
+        }
+        let file = self.shared.enter().ok().and_then(|engine| engine.core.imported.file_of(loan));
+        let Some((file, whole)) = file else { return Err(self) };
+        match FrozenBuf::of_peer(file, whole as usize, loan.offset as usize, *len as usize) {
+            Ok(frozen) => Ok(frozen),
+            Err(error) => {
+                tracing::debug!(%error, "a view cannot be passed on");
+                Err(self)
+            }
         }
     }
 

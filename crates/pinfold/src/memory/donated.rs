@@ -8,11 +8,24 @@
 use std::{fmt, sync::Arc};
 
 use super::scatter::{Part, Scatter};
-use crate::{ArenaBuf, SharedBuf, wire::rendezvous::Exported};
+use crate::{ArenaBuf, FrozenBuf, SharedBuf, wire::rendezvous::Exported};
 
 /// Memory that can be given away: a buffer of an [`Arena`](crate::Arena), which receivers then can
-/// read, or of a [`SharedArena`](crate::SharedArena), which they can also write. Clones are the
-/// same memory, for several receivers.
+/// read, or of a [`SharedArena`](crate::SharedArena), which they can also write, or one that nobody
+/// can write any more. Clones are the same memory, for several receivers.
+///
+/// ```
+/// # fn main() -> pinfold::Result<()> {
+/// use pinfold::{Arena, DonatedBuf};
+///
+/// let mut buf = Arena::new()?.alloc(3)?;
+/// buf.copy_from_slice(b"one");
+/// let donation = DonatedBuf::from(buf);
+/// // Given to nobody, it is a buffer again.
+/// assert_eq!(donation.into_arena_buf().as_deref(), Some(&b"one"[..]));
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone)]
 pub struct DonatedBuf(Arc<Given>);
 
@@ -24,6 +37,7 @@ struct Given {
 enum Memory {
     Arena(ArenaBuf),
     Shared(SharedBuf),
+    Frozen(FrozenBuf),
 }
 
 impl DonatedBuf {
@@ -32,6 +46,7 @@ impl DonatedBuf {
         match &self.0.memory {
             Memory::Arena(buf) => buf.len(),
             Memory::Shared(buf) => buf.len(),
+            Memory::Frozen(buf) => buf.len(),
         }
     }
 
@@ -42,11 +57,11 @@ impl DonatedBuf {
 
     /// The buffer again, to be written anew. `None`: clones of this exist, which receivers may be
     /// looking at, also after the endpoint has closed; or it is of a
-    /// [`SharedArena`](crate::SharedArena).
+    /// [`SharedArena`](crate::SharedArena), or frozen.
     pub fn into_arena_buf(self) -> Option<ArenaBuf> {
         match Arc::into_inner(self.0)?.memory {
             Memory::Arena(buf) => Some(buf),
-            Memory::Shared(_) => None,
+            Memory::Shared(_) | Memory::Frozen(_) => None,
         }
     }
 
@@ -54,7 +69,7 @@ impl DonatedBuf {
     pub fn into_shared_buf(self) -> Option<SharedBuf> {
         match Arc::into_inner(self.0)?.memory {
             Memory::Shared(buf) => Some(buf),
-            Memory::Arena(_) => None,
+            Memory::Arena(_) | Memory::Frozen(_) => None,
         }
     }
 
@@ -74,8 +89,9 @@ impl DonatedBuf {
         let (ptr, len) = match &self.0.memory {
             Memory::Arena(buf) => (buf.as_ptr().cast_mut(), buf.len()),
             Memory::Shared(buf) => (buf.as_ptr(), buf.len()),
+            Memory::Frozen(buf) => (buf.as_ptr().cast_mut(), buf.len()),
         };
-        // SAFETY: neither kind of buffer moves its bytes, and the operation keeps a clone of this.
+        // SAFETY: no kind of buffer moves its bytes, and the operation keeps a clone of this.
         // It only reads them.
         unsafe { Part::new(ptr, len) }
     }
@@ -94,6 +110,14 @@ impl From<SharedBuf> for DonatedBuf {
         let (extent, offset) = buf.locate();
         let exported = Exported { extent: extent.id(), offset };
         DonatedBuf(Arc::new(Given { memory: Memory::Shared(buf), exported }))
+    }
+}
+
+impl From<FrozenBuf> for DonatedBuf {
+    fn from(buf: FrozenBuf) -> DonatedBuf {
+        let (extent, offset) = buf.locate();
+        let exported = Exported { extent: extent.id(), offset };
+        DonatedBuf(Arc::new(Given { memory: Memory::Frozen(buf), exported }))
     }
 }
 

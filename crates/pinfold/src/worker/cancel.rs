@@ -30,6 +30,11 @@ fn take_back(engine: &mut Engine, key: OpKey) -> bool {
         OpKind::Open(_) => false,
         OpKind::Connect => requests::hang_up(engine, key),
         OpKind::Accept => accepts::stop_accepting(&mut engine.core, &mut engine.connections, key),
+        OpKind::Probe => {
+            engine.core.probes.retain(|probe| probe.op != key);
+            ends::finish(&mut engine.core, key, Err(Error::Cancelled));
+            true
+        }
         OpKind::Multi(multi) => match multi.posted.take() {
             Some(posted) => {
                 engine.core.matcher.cancel(posted);

@@ -6,12 +6,12 @@ use super::{
     abandoned,
     core::Unexpected,
     engine::Engine,
+    envelope::Envelope,
     gauges,
     inbound_stream::Sink,
     op::{Keeps, Op, OpKey, OpKind, RecvOp},
     peer::Peer,
-    post::{self, Envelope},
-    posted, unexpected,
+    post, posted, unexpected,
 };
 use crate::{
     Error, PeerId, Result,

@@ -3,6 +3,7 @@
 use std::{collections::VecDeque, sync::Arc};
 
 use super::{
+    envelope::Probe,
     matching::Matcher,
     op::{Bytes, OpKey, RecvStage, Wakes, gone},
     op_table::OpTable,
@@ -64,6 +65,8 @@ impl Unexpected {
 pub(crate) struct Core {
     pub matcher: Matcher<OpKey, Unexpected>,
     pub ops: OpTable,
+    /// Probes that wait.
+    pub probes: Vec<Probe>,
     /// Messages being read out of their senders' memory.
     pub gets: VecDeque<OpKey>,
     /// Messages being written into their receivers' memory.

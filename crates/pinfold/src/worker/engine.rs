@@ -80,6 +80,7 @@ impl Engine {
         let mut core = Core {
             matcher: Matcher::new(u64::from_ne_bytes(worker::random()?)),
             ops: OpTable::default(),
+            probes: Vec::new(),
             gets: VecDeque::new(),
             puts: VecDeque::new(),
             lent: Vec::new(),

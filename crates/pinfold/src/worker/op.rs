@@ -20,6 +20,7 @@ use crate::{
         rendezvous::{Request, Rts},
     },
     worker::{
+        envelope::Envelope,
         lent::Lent,
         matching::{PostedKey, UnexpectedKey},
     },
@@ -84,6 +85,8 @@ pub(crate) enum Done {
     Connected(PeerId),
     /// A peer that called.
     Accepted(PeerId),
+    /// A message that a receive would take.
+    Probed(Envelope),
     /// A receive of many messages has no more room; its last message, if that was not taken
     /// otherwise.
     UsedUp(Option<Box<MultiReceived>>),
@@ -307,6 +310,8 @@ pub(crate) enum OpKind {
     Connect,
     /// Waits for a peer that calls.
     Accept,
+    /// Waits for a message, and takes none; see [`probes`](super::probes).
+    Probe,
 }
 
 /// The taker of an operation's result, if that is not the caller or future that waits for it.

@@ -9,21 +9,6 @@ use super::{
 };
 use crate::{Error, Path, PeerId, Receipt, Result, memory::scatter::Scatter};
 
-/// The header of a message that can be received.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Envelope {
-    /// The sender.
-    pub peer: PeerId,
-    /// Its tag.
-    pub tag: u64,
-    /// Its length, bytes.
-    pub len: u64,
-    /// Its first 8 bytes, zeros beyond its end, if they are known here: of every message that has
-    /// come, and of one that still lies with its sender in several parts, or has no more than
-    /// these. `None` while the first piece of a message is coming.
-    pub head: Option<[u8; 8]>,
-}
-
 /// Posts a send; `chosen` is the answer of the cost model for it, if it was asked. The send
 /// ends when the memory is the caller's again.
 pub(crate) fn post_send(

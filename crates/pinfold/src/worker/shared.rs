@@ -27,7 +27,7 @@ use super::{
     followers::Awaited,
     outstanding,
     prefaulter::Prefaulter,
-    teardown,
+    probes, teardown,
     unlocked_counts::UnlockedCopies,
 };
 use crate::{
@@ -417,6 +417,9 @@ fn leave_once(mut engine: Guard<'_, Engine>, shared: &Shared) -> Left {
         engine.kick = true;
         let wakes = &mut engine.core.wakes;
         (wakes.any, wakes.driver, wakes.all) = (true, true, !shared.dedicated);
+    }
+    if engine.core.wakes.any && !engine.core.probes.is_empty() {
+        probes::settle(&mut engine);
     }
     let mut wakes = std::mem::take(&mut engine.core.wakes);
     wakes.wake(&mut engine.followers);

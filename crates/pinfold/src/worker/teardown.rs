@@ -155,7 +155,7 @@ fn end_operations(engine: &mut Engine, id: PeerId, name: &str, how: Gone, stays:
         .ops
         .open()
         .filter(|(_, op)| match &op.kind {
-            OpKind::Connect | OpKind::Accept => false,
+            OpKind::Connect | OpKind::Accept | OpKind::Probe => false,
             OpKind::Open(asked) => asked.peer == id,
             // Its messages end, and it with them if it waits for this peer alone.
             OpKind::Multi(_) => false,

@@ -30,6 +30,17 @@ impl ReadOnlyMapping {
         Ok(ReadOnlyMapping(Span::map(fd, len, align, ProtFlags::READ)?))
     }
 
+    /// As [`ReadOnlyMapping::map`], of a file [without writers](crate::mem::memfd::has_no_writers),
+    /// or one that is to become so: the mapping is private (`MAP_PRIVATE`). Kernels before 6.7
+    /// refuse shared mappings of such files by descriptors that could write, and put the seal on no
+    /// file that has one.
+    ///
+    /// # Errors
+    /// As for [`ReadOnlyMapping::map`].
+    pub fn map_private(fd: BorrowedFd<'_>, len: usize, align: usize) -> io::Result<Self> {
+        Ok(ReadOnlyMapping(Span::map_private(fd, len, align)?))
+    }
+
     /// The first byte.
     pub fn as_ptr(&self) -> *const u8 {
         self.0.as_ptr()

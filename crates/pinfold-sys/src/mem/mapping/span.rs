@@ -1,6 +1,7 @@
 #![allow(unsafe_code)]
-//! **Invariant.** A [`Span`] is one live `MAP_SHARED` mapping of exactly `len` bytes at `ptr`, made
-//! by this module, seen by nobody else as owned, and unmapped once, on drop.
+//! **Invariant.** A [`Span`] is one live mapping of exactly `len` bytes at `ptr`, made by this
+//! module, seen by nobody else as owned, and unmapped once, on drop. It is `MAP_SHARED`, or private
+//! and never writable.
 
 use std::{
     io,
@@ -39,7 +40,15 @@ impl Span {
         align: usize,
         prot: ProtFlags,
     ) -> Result<Span, Errno> {
-        Ok(Span { ptr: place(fd, len, align, prot)?, len }.keep_from_children())
+        let ptr = place(fd, len, align, prot, MapFlags::SHARED)?;
+        Ok(Span { ptr, len }.keep_from_children())
+    }
+
+    /// Maps a file for reading, as memory of this process's own: the kernel then counts no mapping
+    /// that could be made writable for the file, and refuses none of a file without writers.
+    pub(super) fn map_private(fd: BorrowedFd<'_>, len: usize, align: usize) -> Result<Span, Errno> {
+        let ptr = place(fd, len, align, ProtFlags::READ, MapFlags::PRIVATE)?;
+        Ok(Span { ptr, len }.keep_from_children())
     }
 
     /// Maps `len` bytes that belong to no file.
@@ -133,6 +142,7 @@ fn place(
     len: usize,
     align: usize,
     prot: ProtFlags,
+    sharing: MapFlags,
 ) -> Result<NonNull<u8>, Errno> {
     if !align.is_power_of_two() || len == 0 {
         return Err(Errno::INVAL);
@@ -140,7 +150,7 @@ fn place(
     let page = page_size();
     if align <= page {
         // SAFETY: no address is asked for, so no existing mapping can be replaced.
-        let at = unsafe { mm::mmap(ptr::null_mut(), len, prot, MapFlags::SHARED, fd, 0) }?;
+        let at = unsafe { mm::mmap(ptr::null_mut(), len, prot, sharing, fd, 0) }?;
         return NonNull::new(at.cast()).ok_or(Errno::NOMEM);
     }
     // Take more address space than needed, put the file into its aligned part, return the rest.
@@ -152,7 +162,7 @@ fn place(
     let skip = from.cast::<u8>().align_offset(align);
     // SAFETY: `skip` is below `align`, so the sum is within the mapping above.
     let at = unsafe { from.cast::<u8>().add(skip) };
-    let flags = MapFlags::SHARED | MapFlags::FIXED;
+    let flags = sharing | MapFlags::FIXED;
     // SAFETY: replaces only the mapping above, which nobody else knows.
     let placed = unsafe { mm::mmap(at.cast(), len, prot, flags, fd, 0) };
     let (before, behind) = match placed {

@@ -146,12 +146,16 @@ impl Endpoint {
         tag: impl Into<TagMatch>,
         patience: Duration,
     ) -> Result<View<'_>> {
-        let mut request = self.view_request(from, tag);
+        let mut request = self.recv_view_request(from, tag);
         request.wait_timeout(patience).unwrap_or(Err(Error::Timeout(patience)))
     }
 
     /// Posts a receive of a message that may stay where it is. Never waits.
-    pub fn view_request(&self, from: impl Into<Source>, tag: impl Into<TagMatch>) -> ViewRequest {
+    pub fn recv_view_request(
+        &self,
+        from: impl Into<Source>,
+        tag: impl Into<TagMatch>,
+    ) -> ViewRequest {
         ViewRequest::post(self.shared(), from.into(), tag.into())
     }
 

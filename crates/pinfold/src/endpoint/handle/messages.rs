@@ -8,8 +8,9 @@ use std::{
 use crate::{
     Error, Path, PeerId, Receipt, Result,
     endpoint::{
-        Endpoint, Envelope, Message, MessageRequest, MultiRecv, OwnedBuf, OwnedBufMut, Received,
-        RecvRequest, Scope, SendRequest, Source, TagMatch, blocking, scope, send_timeout,
+        Endpoint, Envelope, Message, MessageRequest, MultiRecv, OwnedBuf, OwnedBufMut,
+        ProbeRequest, Received, RecvRequest, Scope, SendRequest, Source, TagMatch, blocking, scope,
+        send_timeout,
     },
     worker::{claims, followers::Awaited, progress},
 };
@@ -145,7 +146,7 @@ impl Endpoint {
     }
 
     /// Posts a receive of a message of any length. Never waits.
-    pub fn recv_message(
+    pub fn recv_request(
         &self,
         from: impl Into<Source>,
         tag: impl Into<TagMatch>,
@@ -208,7 +209,7 @@ impl Endpoint {
     ///
     /// # Errors
     /// As [`Endpoint::recv_into`].
-    pub fn probe(
+    pub fn try_probe(
         &self,
         from: impl Into<Source>,
         tag: impl Into<TagMatch>,
@@ -224,16 +225,33 @@ impl Endpoint {
     ///
     /// # Errors
     /// As [`Endpoint::recv_into`].
-    pub fn probe_wait(
-        &self,
-        from: impl Into<Source>,
-        tag: impl Into<TagMatch>,
-    ) -> Result<Envelope> {
+    pub fn probe(&self, from: impl Into<Source>, tag: impl Into<TagMatch>) -> Result<Envelope> {
         let (from, tag) = (from.into(), tag.into());
         let found = self.shared().wait_for(None, Awaited::Anything, |engine| {
             claims::probe(engine, from, tag).transpose()
         })?;
         found.unwrap_or(Err(Error::Closed))
+    }
+
+    /// As [`Endpoint::probe`], waiting at most `patience`.
+    ///
+    /// # Errors
+    /// [`Error::Timeout`], and as [`Endpoint::probe`].
+    pub fn probe_timeout(
+        &self,
+        from: impl Into<Source>,
+        tag: impl Into<TagMatch>,
+        patience: Duration,
+    ) -> Result<Envelope> {
+        let found = self.probe_request(from, tag).wait_timeout(patience);
+        found.unwrap_or(Err(Error::Timeout(patience)))
+    }
+
+    /// As [`Endpoint::probe`], but does not wait: the [request](ProbeRequest) ends once there is a
+    /// message that a receive would take. It takes none: by the time that is looked at, a receive
+    /// may have.
+    pub fn probe_request(&self, from: impl Into<Source>, tag: impl Into<TagMatch>) -> ProbeRequest {
+        ProbeRequest::post(self.shared(), from.into(), tag.into())
     }
 
     /// Runs `f` with a scope in which operations in flight may borrow memory from outside. All of

@@ -162,7 +162,7 @@ fn touch(crew: &Crew, active: &Active<'_>, claim: &Claim, address: u64, what: Wh
         Err(why) => return say(active, bytes_of(&Answered::Refused(why).words())),
     };
     // To wait for a disk here would block all peers.
-    let Some(later) = active.answer_later() else { return };
+    let Some(later) = active.reply_later() else { return };
     let what = what.into_owned();
     crew.hand(Box::new(move || {
         failpoint::hit(Point::BeforePages);
@@ -170,7 +170,7 @@ fn touch(crew: &Crew, active: &Active<'_>, claim: &Claim, address: u64, what: Wh
         let answer = unsafe { what.perform(address) };
         failpoint::hit(Point::AfterPages);
         drop((serving, put_off));
-        if let Err(error) = later.send_owned(answer) {
+        if let Err(error) = later.reply_owned(answer) {
             tracing::debug!(%error, "a peer is gone that asked for memory");
         }
     }));

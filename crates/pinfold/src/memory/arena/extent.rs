@@ -14,7 +14,10 @@ use std::{
 use pinfold_sys::{
     failed::Failed,
     fork::ForkMark,
-    mem::{mapping::SharedMapping, memfd},
+    mem::{
+        mapping::{ReadOnlyMapping, SharedMapping},
+        memfd,
+    },
 };
 
 use super::committed::{BLOCK_BYTES, CHUNK_BYTES, Piece};
@@ -38,9 +41,27 @@ pub(crate) struct Extent {
     pub peers_may_write: bool,
     /// The mapping; `Some` until the extent is dropped.
     mapping: Option<SharedMapping>,
-    file: OwnedFd,
+    /// The mapping in its place once it is frozen.
+    frozen: Option<ReadOnlyMapping>,
+    file: File,
     sealed: AtomicU8,
     mark: Arc<ForkMark>,
+}
+
+/// The descriptor of an extent's file.
+enum File {
+    Own(OwnedFd),
+    /// One that a peer sent, of a file that nobody can write.
+    Theirs(Arc<dyn AsFd + Send + Sync>),
+}
+
+impl AsFd for File {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        match self {
+            File::Own(file) => file.as_fd(),
+            File::Theirs(file) => file.as_fd(),
+        }
+    }
 }
 
 impl Extent {
@@ -55,26 +76,71 @@ impl Extent {
         peers_may_write: bool,
         mark: &Arc<ForkMark>,
     ) -> Result<Extent, Failed> {
-        static NEXT: AtomicU64 = AtomicU64::new(1);
         let file = memfd::create_fixed(NAME, len)?;
         let align = align.max(BLOCK_BYTES);
         let mapping =
             SharedMapping::map_aligned(file.as_fd(), len, align).map_err(Failed::of("mmap"))?;
         Ok(Extent {
-            id: NEXT.fetch_add(1, Ordering::Relaxed),
+            id: next_id(),
             len,
             peers_may_write,
             mapping: Some(mapping),
-            file,
+            frozen: None,
+            file: File::Own(file),
             sealed: AtomicU8::new(OPEN),
             mark: Arc::clone(mark),
         })
     }
 
-    /// Its first byte.
+    /// The same file and contents, which nobody can write any more, at another address.
+    ///
+    /// # Errors
+    /// The call that failed, and its error: `EBUSY` if something has pages of it pinned. Memory and
+    /// contents are gone then.
+    pub(crate) fn freeze(mut self) -> Result<Extent, Failed> {
+        let frozen = map_frozen(self.file.as_fd(), self.len)?;
+        // The kernel puts the seal on no file that is mapped writable.
+        self.mapping = None;
+        memfd::seal_against_all(self.file.as_fd())?;
+        self.frozen = Some(frozen);
+        self.sealed = AtomicU8::new(SEALED_FOR_READERS);
+        Ok(self)
+    }
+
+    /// An extent of this process's that is a file of a peer's, of `len` bytes, which nobody can
+    /// write.
+    ///
+    /// # Errors
+    /// The call that failed, and its error; `EPERM` if somebody can write it.
+    pub(crate) fn of_frozen(
+        file: Arc<dyn AsFd + Send + Sync>,
+        len: usize,
+        mark: &Arc<ForkMark>,
+    ) -> Result<Extent, Failed> {
+        if !memfd::has_no_writers(file.as_fd().as_fd()) {
+            return Err(Failed { call: "fcntl(F_GET_SEALS)", errno: rustix::io::Errno::PERM });
+        }
+        let frozen = map_frozen(file.as_fd().as_fd(), len)?;
+        Ok(Extent {
+            id: next_id(),
+            len,
+            peers_may_write: false,
+            mapping: None,
+            frozen: Some(frozen),
+            file: File::Theirs(file),
+            sealed: AtomicU8::new(SEALED_FOR_READERS),
+            mark: Arc::clone(mark),
+        })
+    }
+
+    /// Its first byte. Not to be written if the extent is frozen.
     #[inline]
     pub(crate) fn base(&self) -> *mut u8 {
-        self.mapping.as_ref().map_or(ptr::null_mut(), SharedMapping::as_ptr)
+        match (&self.mapping, &self.frozen) {
+            (Some(mapping), _) => mapping.as_ptr(),
+            (None, Some(frozen)) => frozen.as_ptr().cast_mut(),
+            (None, None) => ptr::null_mut(),
+        }
     }
 
     /// Returns whether this process was forked from the one that made it.
@@ -157,6 +223,17 @@ impl Drop for Extent {
         if self.is_forked() {
             // The mapping is not in this process; another one may lie there by now.
             std::mem::forget(self.mapping.take());
+            std::mem::forget(self.frozen.take());
         }
     }
+}
+
+fn next_id() -> u64 {
+    static NEXT: AtomicU64 = AtomicU64::new(1);
+    NEXT.fetch_add(1, Ordering::Relaxed)
+}
+
+fn map_frozen(file: BorrowedFd<'_>, len: usize) -> Result<ReadOnlyMapping, Failed> {
+    let align = if len < BLOCK_BYTES { 1 } else { BLOCK_BYTES };
+    ReadOnlyMapping::map_private(file, len, align).map_err(Failed::of("mmap"))
 }

@@ -4,6 +4,7 @@
 //!
 //! - `handle`, `builder`: [`Arena`] and [`SharedArena`], which programs hold.
 //! - `buf`, `shared`: their buffers.
+//! - `frozen`: buffers that nobody can write, each a file of its own.
 //! - `heap`: commits memory and returns it.
 //! - `state`: the account of extents; under it `space` (the bytes in use), `committed` (those with
 //!   memory), `demand` (the need of late) and `recent` (blocks just dropped). No system calls.
@@ -47,6 +48,7 @@ mod cells;
 mod committed;
 mod demand;
 mod extent;
+mod frozen;
 mod handle;
 mod heap;
 mod recent;
@@ -63,6 +65,7 @@ mod tests;
 pub use self::{
     buf::ArenaBuf,
     builder::ArenaBuilder,
+    frozen::{DraftBuf, FrozenBuf},
     handle::{Arena, SharedArena},
     shared::SharedBuf,
     stats::ArenaStats,

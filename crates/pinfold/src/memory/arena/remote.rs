@@ -1,8 +1,9 @@
 #![allow(unsafe_code)]
 //! Extents of peers, mapped here.
 //!
-//! **Invariant.** No reference to bytes of a mapping ever exists: its owner can write them at any
-//! time. [`Mapping::get`] hands out raw pointers, bounded, to copy out of.
+//! **Invariant.** No reference to bytes of a mapping ever exists, since its owner can write them at
+//! any time, unless it [is frozen](Mapping::is_frozen). [`Mapping::get`] hands out raw pointers,
+//! bounded, to copy out of.
 //!
 //! A peer may send a file without memory in it. A process that reads there takes memory for it, out
 //! of its own memory control group: a hostile peer could have its victim killed that way. So no
@@ -47,6 +48,8 @@ const SWAP_PATIENCE: Duration = Duration::from_secs(1);
 pub(crate) struct Mapping {
     kind: ManuallyDrop<Kind>,
     mark: Arc<ForkMark>,
+    /// True if nobody can write the file.
+    frozen: bool,
     /// A bit for each part that was prepared. Relaxed: to prepare a part twice does no harm.
     prepared: Box<[AtomicU64]>,
 }
@@ -104,8 +107,12 @@ impl Mapping {
         mark: &Arc<ForkMark>,
     ) -> Result<Mapping> {
         let len = Mapping::check(fd, bytes_max, false)?;
-        let mapping = aligned(|align| ReadOnlyMapping::map(fd, len, align)).map_err(mmap)?;
-        Ok(Mapping::new(Kind::ReadOnly(mapping), len, mark))
+        let frozen = memfd::has_no_writers(fd);
+        let mapping = aligned(|align| match frozen {
+            true => ReadOnlyMapping::map_private(fd, len, align),
+            false => ReadOnlyMapping::map(fd, len, align),
+        });
+        Ok(Mapping::new(Kind::ReadOnly(mapping.map_err(mmap)?), len, frozen, mark))
     }
 
     /// Maps the file a peer sent, for reading and writing.
@@ -119,13 +126,19 @@ impl Mapping {
     ) -> Result<Mapping> {
         let len = Mapping::check(fd, bytes_max, true)?;
         let mapping = aligned(|align| SharedMapping::map_aligned(fd, len, align)).map_err(mmap)?;
-        Ok(Mapping::new(Kind::Writable(mapping), len, mark))
+        Ok(Mapping::new(Kind::Writable(mapping), len, false, mark))
     }
 
-    fn new(kind: Kind, len: usize, mark: &Arc<ForkMark>) -> Mapping {
+    fn new(kind: Kind, len: usize, frozen: bool, mark: &Arc<ForkMark>) -> Mapping {
         let words = (len >> PART_SHIFT) / 64 + 1;
         let prepared = (0..words).map(|_| AtomicU64::new(0)).collect();
-        Mapping { kind: ManuallyDrop::new(kind), mark: Arc::clone(mark), prepared }
+        Mapping { kind: ManuallyDrop::new(kind), mark: Arc::clone(mark), frozen, prepared }
+    }
+
+    /// Returns whether nobody can write the file, its owner included, now or ever. Its bytes do not
+    /// change then, and those that were [prepared](Mapping::prepare) stay there.
+    pub(crate) fn is_frozen(&self) -> bool {
+        self.frozen
     }
 
     /// Returns whether its owner can take memory out of it again.

@@ -105,6 +105,11 @@ impl Files {
         self.files.get(&space)
     }
 
+    /// The file that is mapped at `slot`.
+    pub(super) fn at(&self, slot: u32) -> Option<&File> {
+        self.files.values().find(|file| file.slot == Some(slot))
+    }
+
     /// A peer's.
     pub(super) fn of(&self, peer: PeerId) -> impl Iterator<Item = (SpaceId, &File)> {
         let theirs = self.files.iter().filter(move |(_, file)| file.peer == peer);

@@ -180,6 +180,15 @@ impl ImportedExtents {
         files.get(files.space(peer, id)?)?.kept()
     }
 
+    /// The file that a loan is of, and its size in bytes, if its descriptor is kept. A look at each
+    /// file that is known.
+    pub(crate) fn file_of(&self, loan: &Loan) -> Option<(Arc<dyn AsFd + Send + Sync>, u64)> {
+        // SAFETY: the caller has the loan, and this is its endpoint's engine.
+        let slot = unsafe { loan.held() }.slot;
+        let file = self.cache.as_ref()?.pinner().files.at(slot)?;
+        Some((file.kept()?, file.bytes))
+    }
+
     #[inline(always)]
     fn find(&mut self, peer: PeerId, id: u64) -> Option<&Arc<Held>> {
         let is_it = |recent: &Recent| (recent.peer, recent.id) == (peer, id);

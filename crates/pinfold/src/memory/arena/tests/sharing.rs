@@ -213,3 +213,23 @@ fn finding_while_arenas_come_and_go() {
         }
     });
 }
+
+/// What a peer says of its file does not count: the kernel is asked.
+#[test]
+fn a_file_that_can_be_written_is_not_passed_on() {
+    let file = memfd::create_fixed("pinfold-test", 8192).unwrap();
+    let writer = SharedMapping::map(file.as_fd(), 8192).unwrap();
+    memfd::seal(file.as_fd(), true).unwrap();
+    let refused = FrozenBuf::of_peer(Arc::new(file), 8192, 0, 8192);
+    assert!(matches!(refused, Err(crate::Error::Os { .. })), "{refused:?}");
+    drop(writer);
+    let buf = FrozenBuf::copy_of(&[7; 8192]).unwrap();
+    let (extent, offset) = buf.locate();
+    assert!(offset == 0 && extent.is_sealed_for_readers());
+    let file = Arc::new(extent.fd_for_peers().unwrap().try_clone_to_owned().unwrap());
+    let again = FrozenBuf::of_peer(Arc::clone(&file) as _, 8192, 4096, 4096).unwrap();
+    assert_eq!(again[..], [7; 4096]);
+    for (offset, len) in [(4096, 4097), (8193, 0), (usize::MAX, 2)] {
+        assert!(FrozenBuf::of_peer(Arc::clone(&file) as _, 8192, offset, len).is_err());
+    }
+}

@@ -14,22 +14,22 @@ use crate::{
 };
 
 /// The right, and the duty, to answer a request after its handler has ended; see
-/// [`Active::answer_later`](crate::Active::answer_later). It can be moved to another thread. If it
+/// [`Active::reply_later`](crate::Active::reply_later). It can be moved to another thread. If it
 /// is dropped unused, the request is answered with an error.
 #[must_use = "dropped without a word, it answers with an error"]
-pub struct Answer {
+pub struct Replier {
     shared: Arc<Shared>,
     peer: PeerId,
     token: u32,
     given: bool,
 }
 
-impl Answer {
-    pub(crate) fn new(shared: &Arc<Shared>, peer: PeerId, token: u32) -> Answer {
+impl Replier {
+    pub(crate) fn new(shared: &Arc<Shared>, peer: PeerId, token: u32) -> Replier {
         if let Ok(mut engine) = shared.enter() {
             engine.core.active.open(peer);
         }
-        Answer { shared: Arc::clone(shared), peer, token, given: false }
+        Replier { shared: Arc::clone(shared), peer, token, given: false }
     }
 
     /// The peer that sent the request.
@@ -43,15 +43,15 @@ impl Answer {
     /// # Errors
     /// [`Error::PeerGone`](crate::Error::PeerGone), [`Error::Closed`](crate::Error::Closed),
     /// [`Error::Forked`](crate::Error::Forked).
-    pub fn send(self, payload: &[u8]) -> Result<()> {
+    pub fn reply(self, payload: &[u8]) -> Result<()> {
         self.give(BlockingOp(payload))
     }
 
-    /// As [`Answer::send`], of a buffer that is not copied.
+    /// As [`Replier::reply`], of a buffer that is not copied.
     ///
     /// # Errors
-    /// As [`Answer::send`].
-    pub fn send_owned<B: OwnedBuf>(self, payload: B) -> Result<()> {
+    /// As [`Replier::reply`].
+    pub fn reply_owned<B: OwnedBuf>(self, payload: B) -> Result<()> {
         self.give(Owned(payload))
     }
 
@@ -62,7 +62,7 @@ impl Answer {
     }
 }
 
-impl Drop for Answer {
+impl Drop for Replier {
     fn drop(&mut self) {
         // In a forked child the answer is the parent's to give.
         if let Ok(mut engine) = self.shared.enter() {
@@ -74,8 +74,8 @@ impl Drop for Answer {
     }
 }
 
-impl fmt::Debug for Answer {
+impl fmt::Debug for Replier {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Answer").field("peer", &self.peer).finish_non_exhaustive()
+        f.debug_struct("Replier").field("peer", &self.peer).finish_non_exhaustive()
     }
 }
