@@ -207,6 +207,7 @@ point()
 endpoint.handoff(peer, array, 2)
 point()
 endpoint.send_object(peer, [arena.zeros(10_000), numpy.zeros(10_000)], 3)
+request.wait()
 point()
 endpoint.recv(peer)
 """

@@ -212,7 +212,7 @@ fn the_own_thread_leaves_the_lead_to_calls_and_takes_it_back() {
     };
     for _ in 0..10 {
         let calls = one.clone();
-        let calls = thread::spawn(move || while calls.recv(to_two, 1).unwrap().len() > 0 {});
+        let calls = thread::spawn(move || while !calls.recv(to_two, 1).unwrap().is_empty() {});
         // It may lead at first, but not for all messages.
         until(|| {
             two.send(to_one, 1, b"hello").unwrap();
