@@ -104,6 +104,7 @@ impl Engine {
             strict: config.strict,
             moves: config.moves,
             is_short: false,
+            has_rung: false,
             is_shared: false,
             status,
         };

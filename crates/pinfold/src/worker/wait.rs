@@ -43,6 +43,7 @@ const EVENTS_A_WAKE: usize = 4;
 /// The next action after a turn of polling.
 enum Next {
     Spin,
+    Yield,
     Sleep(Sleep),
     Follow(Arc<Slot>),
     StandBy(Arc<Slot>, Waits),
@@ -255,6 +256,10 @@ impl Shared {
             true => Next::Spin,
             false => next(&mut engine, waiting, pace, deadline),
         };
+        let next = match next {
+            Next::Spin if std::mem::take(&mut engine.core.has_rung) => Next::Yield,
+            next => next,
+        };
         drop(engine);
         if let Some(step) = step {
             self.prefault_next(&step)?;
@@ -271,6 +276,9 @@ impl Shared {
         match next {
             Next::Spin if pace.turns.is_multiple_of(8) && self.is_crowded() => thread::yield_now(),
             Next::Spin => {}
+            // The kernel takes it that whoever rings is about to sleep, and may have the peer wait
+            // for this very processor.
+            Next::Yield => thread::yield_now(),
             Next::Follow(slot) => drop(slot.park(deadline)),
             Next::StandBy(slot, waits) => {
                 waits.stand_by(&slot);
