@@ -141,7 +141,7 @@ pub mod waiting {}
 ///   [`Error::Forked`](crate::Error::Forked).
 pub mod death {}
 
-/// Who may connect, and what a peer can do.
+/// The processes that may connect, and the harm that a peer can do.
 ///
 /// - On one host the kernel says who calls. A listener admits its own user; others by
 ///   [`Builder::access`](crate::Builder::access).
@@ -161,7 +161,7 @@ pub mod death {}
 /// # }
 /// ```
 ///
-/// What a peer writes is copied out once and then checked; nonsense cuts it off, and harms nobody
+/// Bytes of a peer are copied out once and then checked; nonsense cuts it off, and harms nobody
 /// else. A peer can read all of an arena that something was sent out of: use one for each group of
 /// peers that may see each other's data. It can write a [`SharedArena`](crate::SharedArena) and a
 /// region with that right at any time: copy out what is then checked. It cannot write an

@@ -214,7 +214,7 @@ fn finding_while_arenas_come_and_go() {
     });
 }
 
-/// What a peer says of its file does not count: the kernel is asked.
+/// A peer's word on its file does not count: the kernel is asked.
 #[test]
 fn a_file_that_can_be_written_is_not_passed_on() {
     let file = memfd::create_fixed("pinfold-test", 8192).unwrap();
