@@ -53,7 +53,7 @@ pub(crate) fn ring_now(core: &mut Core, peer: &mut Peer) {
     }
     peer.record.doorbells_sent.add(1);
     peer.tx.say_rung(clock::now_ns());
-    core.has_rung = true;
+    core.yields_once = true;
     // A peer that is gone cannot be rung; its socket tells the thread that polls it.
     if let Err(error) = peer.transport.ring() {
         tracing::debug!(%error, peer = peer.info.name, "ringing failed");

@@ -112,7 +112,7 @@ pub(crate) struct Core {
     /// True if there are fewer processors than threads that want one.
     pub is_short: bool,
     /// True if a sleeping peer was rung since a thread last gave its processor away for it.
-    pub has_rung: bool,
+    pub yields_once: bool,
     /// True if more threads than the endpoint's first have come to it lately: they would wait for
     /// a copy that is made inside.
     pub is_shared: bool,

@@ -104,7 +104,7 @@ impl Engine {
             strict: config.strict,
             moves: config.moves,
             is_short: false,
-            has_rung: false,
+            yields_once: false,
             is_shared: false,
             status,
         };

@@ -215,7 +215,8 @@ impl Shared {
         ready: &mut impl FnMut(&mut Engine) -> Option<T>,
     ) -> Result<Option<T>> {
         // The peer may be waiting for this very processor.
-        let polls = if engine.core.is_short { 1 } else { POLLS_A_TURN };
+        let is_awaited = engine.core.is_short || engine.core.yields_once;
+        let polls = if is_awaited { 1 } else { POLLS_A_TURN };
         for _ in 0..polls {
             if let Some(value) = ready(engine) {
                 pace.end(engine);
@@ -257,7 +258,7 @@ impl Shared {
             false => next(&mut engine, waiting, pace, deadline),
         };
         let next = match next {
-            Next::Spin if std::mem::take(&mut engine.core.has_rung) => Next::Yield,
+            Next::Spin if std::mem::take(&mut engine.core.yields_once) => Next::Yield,
             next => next,
         };
         drop(engine);
@@ -397,4 +398,5 @@ fn wake_up(engine: &mut Engine, by: &Events) {
     sleep::unask_all(engine);
     events::handle_events_of_sleep(engine, by);
     engine.core.wakes.any = true;
+    engine.core.yields_once = true;
 }
