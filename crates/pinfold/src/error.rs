@@ -8,9 +8,11 @@ use crate::policy::route::{Path, Receipt, Refusal};
 
 mod outstanding;
 mod remedy;
+mod ungreeted;
 
 pub use outstanding::Outstanding;
 pub(crate) use remedy::ELSEWHERE;
+pub use ungreeted::Ungreeted;
 
 use self::outstanding::listed;
 
@@ -127,27 +129,6 @@ impl std::fmt::Display for Gone {
     }
 }
 
-/// The reason why two endpoints did not become peers ([`Error::Greeting`]), as far as it matters
-/// for the remedy.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum Ungreeted {
-    /// Both have a key, but not the same.
-    OtherKey,
-    /// The peer asks for a key, and this endpoint has none.
-    NoKey,
-    /// This endpoint asks for a key, and the peer has none.
-    NoKeyThere,
-    /// The peer's connections are encrypted, and this endpoint's are not.
-    Unencrypted,
-    /// This endpoint's connections are encrypted, and the peer's are not.
-    UnencryptedThere,
-    /// The peer has all the peers it may have, this many.
-    Full(u64),
-    /// Any other reason.
-    Other,
-}
-
 /// The reason why an operation failed.
 ///
 /// A full ring, an exhausted budget or spent credit is never an error: the operation waits.
@@ -212,6 +193,18 @@ pub enum Error {
         theirs_min: u32,
         /// The newest version the peer speaks.
         theirs_max: u32,
+    },
+    /// The publishers and subscribers of a [topic](crate::topic) differ in what samples are.
+    #[error(
+        "topic {topic} has samples of {theirs}, and here of {ours}; give both one type and schema"
+    )]
+    OtherType {
+        /// The topic.
+        topic: String,
+        /// The samples of this program.
+        ours: String,
+        /// The samples of the others.
+        theirs: String,
     },
     /// A configured or system limit stands in the way.
     #[error("{what} is limited to {limit}; {remedy}")]

@@ -115,6 +115,8 @@ mod scoped;
 #[cfg(not(loom))]
 pub mod status;
 mod sync;
+#[cfg(not(loom))]
+pub mod topic;
 mod transport;
 mod wire;
 #[cfg(not(loom))]
