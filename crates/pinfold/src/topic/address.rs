@@ -49,6 +49,11 @@ impl Topic {
         }
     }
 
+    /// The label of its endpoints: the beginning of its name.
+    pub(super) fn label(&self) -> &str {
+        self.name.get(..self.name.len().min(32)).unwrap_or_default()
+    }
+
     /// True if it is another user's: its publishers cannot find the subscribers of this one.
     pub(super) fn is_others(&self) -> bool {
         self.user.is_some()

@@ -1,11 +1,16 @@
-//! The messages by which publishers and subscribers come together.
+//! The messages by which publishers and subscribers come together: active messages that ask, and
+//! their answers.
 //!
 //! ```text
-//! publisher                           subscriber
-//!     Here   ->                         to each subscriber that it calls
-//!               <- Join                 to each publisher that it calls, or that is Here
-//!     Answer ->                         and, if that is Joined, samples
+//! publisher             subscriber
+//!     Here   ->                        to each subscriber that it calls
+//!               <- Join                the answer
+//!
+//!               <- Join                to each publisher that it calls
+//!     Answer ->                        the answer
 //! ```
+//!
+//! After either Join the publisher gives samples.
 
 use zerocopy::{
     FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned,
@@ -28,9 +33,21 @@ pub(super) enum Control {
     /// A publisher is at this place.
     Here { place: u32, kind: Kind },
     /// A subscriber wants samples.
-    Join { subscriber: u128, kind: Kind, history: u32, every: bool },
+    Join(Join),
     /// A publisher's answer.
-    Answer { place: u32, answer: Answer, kind: Kind },
+    Answer { answer: Answer, kind: Kind },
+}
+
+/// A subscriber's wishes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Join {
+    /// Its name, by which a publisher knows it on another connection.
+    pub subscriber: u128,
+    pub kind: Kind,
+    /// How many of the last samples it wants.
+    pub history: u32,
+    /// True if it wants every sample.
+    pub every: bool,
 }
 
 /// A publisher's answer to a subscriber.
@@ -73,7 +90,7 @@ impl Control {
     pub(super) fn encode(&self) -> Vec<u8> {
         let (verb, kind) = match self {
             Control::Here { kind, .. } => (HERE, kind),
-            Control::Join { kind, .. } => (JOIN, kind),
+            Control::Join(Join { kind, .. }) => (JOIN, kind),
             Control::Answer { kind, .. } => (ANSWER, kind),
         };
         let mut schema = [0; SCHEMA_MAX];
@@ -95,13 +112,12 @@ impl Control {
         };
         match self {
             Control::Here { place, .. } => raw.place = (*place).into(),
-            Control::Join { subscriber, history, every, .. } => {
-                raw.subscriber = (*subscriber).into();
-                raw.history = (*history).into();
-                raw.detail = (*every).into();
+            Control::Join(join) => {
+                raw.subscriber = join.subscriber.into();
+                raw.history = join.history.into();
+                raw.detail = join.every.into();
             }
-            Control::Answer { place, answer, .. } => {
-                raw.place = (*place).into();
+            Control::Answer { answer, .. } => {
                 raw.detail = ANSWERS.iter().position(|one| one == answer).unwrap_or(0) as u8;
             }
         }
@@ -128,11 +144,11 @@ impl Control {
             HERE => Some(Control::Here { place, kind }),
             JOIN => {
                 let (subscriber, history) = (raw.subscriber.get(), raw.history.get());
-                Some(Control::Join { subscriber, kind, history, every: flag(raw.detail)? })
+                Some(Control::Join(Join { subscriber, kind, history, every: flag(raw.detail)? }))
             }
             ANSWER => {
                 let answer = *ANSWERS.get(usize::from(raw.detail))?;
-                Some(Control::Answer { place, answer, kind })
+                Some(Control::Answer { answer, kind })
             }
             _ => None,
         }
@@ -165,10 +181,12 @@ mod tests {
     fn controls() -> impl Strategy<Value = Control> {
         let here = (any::<u32>(), kinds()).prop_map(|(place, kind)| Control::Here { place, kind });
         let join = (any::<u128>(), kinds(), any::<u32>(), any::<bool>()).prop_map(
-            |(subscriber, kind, history, every)| Control::Join { subscriber, kind, history, every },
+            |(subscriber, kind, history, every)| {
+                Control::Join(Join { subscriber, kind, history, every })
+            },
         );
-        let answer = (any::<u32>(), 0..ANSWERS.len(), kinds())
-            .prop_map(|(place, at, kind)| Control::Answer { place, answer: ANSWERS[at], kind });
+        let answer = (0..ANSWERS.len(), kinds())
+            .prop_map(|(at, kind)| Control::Answer { answer: ANSWERS[at], kind });
         prop_oneof![here, join, answer]
     }
 

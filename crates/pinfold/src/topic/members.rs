@@ -5,7 +5,10 @@
 
 use std::{collections::VecDeque, time::Duration};
 
-use super::{control::Answer, door::SAMPLE};
+use super::{
+    control::{Answer, Join},
+    door::SAMPLE,
+};
 use crate::{DonatedBuf, Endpoint, Error, PeerId, Result};
 
 /// The outcome of publishing a sample.
@@ -62,32 +65,23 @@ impl Members {
         self.members.len()
     }
 
-    /// The answer to a subscriber that wants to join.
-    pub(super) fn answer(&mut self, endpoint: &Endpoint, id: u128) -> Answer {
-        if self.count(endpoint) >= self.members_max {
+    /// A subscriber wants to join; it gets the last samples, as many as it wants.
+    pub(super) fn join(&mut self, endpoint: &Endpoint, peer: PeerId, join: &Join) -> Answer {
+        let Join { subscriber: id, history, every, .. } = *join;
+        let count = self.count(endpoint);
+        if self.members.iter().any(|member| member.id == id) {
+            return Answer::JoinedBefore;
+        }
+        if count >= self.members_max {
             return Answer::Full;
         }
-        match self.members.iter().any(|member| member.id == id) {
-            true => Answer::JoinedBefore,
-            false => Answer::Joined,
-        }
-    }
-
-    /// A subscriber has joined; it gets the last `history` samples.
-    pub(super) fn join(
-        &mut self,
-        endpoint: &Endpoint,
-        peer: PeerId,
-        id: u128,
-        every: bool,
-        history: u32,
-    ) {
         let wanted = self.kept.len().min(history as usize);
         for sample in self.kept.range(self.kept.len() - wanted..) {
             // It is queued, and goes as the subscriber takes them.
             drop(endpoint.handoff(peer, SAMPLE, sample.clone()));
         }
         self.members.push(Member { peer, id, every });
+        Answer::Joined
     }
 
     /// The number of the next sample.

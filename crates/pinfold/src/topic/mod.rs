@@ -44,14 +44,16 @@
 //!
 //! # Cost
 //! Publishing to a subscriber is a [hand-off](crate::Endpoint::give_latest), the same for any
-//! length. A publisher or subscriber has an endpoint, with a descriptor or three for each of the
-//! other side, and a thread `pinfold-topic`, which sleeps until somebody comes.
+//! length. A publisher or subscriber has an endpoint of its own, with three descriptors for each of
+//! the other side, and its thread `pinfold`, which sleeps, or stands by while the program waits for
+//! samples. A second thread, `pinfold-topic`, calls once a second where a process is stopped that
+//! should join, and for a subscriber of another user's topic.
 //!
 //! # Modules
-//! `publisher` and `subscriber` stand on `door`, the thread that hears of the other side; `call`,
-//! which finds those of it that are there; `control`, the messages between them; `address`, where
-//! each listens. `members` are a publisher's subscribers; `payload`, `kind` and `stamp` describe a
-//! sample's memory; `loan` and `sample` are that memory while it is written and read.
+//! `publisher` and `subscriber` stand on `door`, an endpoint at an `address`, which answers those
+//! who come; `call`, which finds those who are there, and `rounds`, which does it again; `control`,
+//! the messages between them. `members` are a publisher's subscribers; `payload`, `kind` and `stamp`
+//! describe a sample's memory; `loan` and `sample` are that memory while it is written and read.
 
 mod address;
 mod call;
@@ -62,6 +64,7 @@ mod loan;
 mod members;
 mod payload;
 mod publisher;
+mod rounds;
 mod sample;
 mod stamp;
 mod subscriber;

@@ -7,12 +7,13 @@ use parking_lot::Mutex;
 use super::{
     address::{Side, Topic},
     call::call_all,
-    control::{Answer, Control},
-    door::{self, Awaited, Door, Host},
+    control::{Answer, Control, Join},
+    door::{self, Host},
     kind::{Kind, Refused},
     loan::{Loan, Loans},
     members::{Members, Published},
     payload::Payload,
+    rounds::Rounds,
     stamp::{self, Stamp},
 };
 use crate::{Access, Arena, ArenaStats, Builder, Endpoint, Error, PeerId, Result, random};
@@ -36,11 +37,12 @@ use crate::{Access, Arena, ArenaStats, Builder, Endpoint, Error, PeerId, Result,
 /// # }
 /// ```
 pub struct Publisher<T: Payload + ?Sized> {
-    door: Door,
-    members: Arc<Mutex<Members>>,
+    endpoint: Endpoint,
+    host: Arc<PublisherHost>,
     arena: Arena,
     loans: Loans,
     id: u128,
+    rounds: Option<Rounds>,
     of: PhantomData<fn(&T)>,
 }
 
@@ -155,91 +157,78 @@ impl<T: Payload + ?Sized> PublisherBuilder<T> {
         };
         let cost = sample_bytes.saturating_add(stamp::room(T::SHAPE)).saturating_add(1 << 10);
         let bytes_max = cost.saturating_mul(self.in_flight as usize);
-        let set = |builder: Builder| {
-            builder
-                .label(door::label(topic))
-                .frames_in_flight(self.in_flight)
-                .given_bytes_max(bytes_max)
-        };
-        let (endpoint, place) = door::listen(&parsed, Side::Publishers, &self.access, set)?;
-        let id = u128::from_le_bytes(random::bytes("the name of a publisher")?);
+        let set =
+            |builder: Builder| builder.frames_in_flight(self.in_flight).given_bytes_max(bytes_max);
         let members = Members::new(self.subscribers_max, self.patience, self.history);
-        let members = Arc::new(Mutex::new(members));
-        let awaited = Arc::new(Awaited::default());
-        let mut host = PublisherHost {
-            topic: parsed.clone(),
-            place,
-            kind: kind.clone(),
-            members: Arc::clone(&members),
-            awaited: Arc::clone(&awaited),
-            repeats: false,
-        };
-        let arena = Arena::new()?;
-        host.call(&endpoint)?;
-        let door = Door::open(endpoint, host)?;
-        awaited.wait().map_err(|why| why.error(topic, &kind))?;
-        let loans = Loans::new(self.loans);
-        Ok(Publisher { door, members, arena, loans, id, of: PhantomData })
+        let host = Arc::new(PublisherHost { kind, members: Mutex::new(members) });
+        let (endpoint, place) = door::open(&parsed, Side::Publishers, &self.access, &host, set)?;
+        let id = u128::from_le_bytes(random::bytes("the name of a publisher")?);
+        let (arena, loans) = (Arena::new()?, Loans::new(self.loans));
+        let called = host.call(&endpoint, &parsed, place)?;
+        if let Some(refused) = called.refused {
+            return Err(refused.error(topic, &host.kind));
+        }
+        let mut publisher =
+            Publisher { endpoint, host, arena, loans, id, rounds: None, of: PhantomData };
+        if called.is_to_repeat {
+            let (endpoint, host) = (publisher.endpoint.clone(), Arc::clone(&publisher.host));
+            let round = move || Ok(host.call(&endpoint, &parsed, place)?.is_to_repeat);
+            publisher.rounds = Some(Rounds::begin(round)?);
+        }
+        Ok(publisher)
     }
 }
 
 /// A publisher at its door.
 struct PublisherHost {
-    topic: Topic,
-    place: u32,
     kind: Kind,
-    members: Arc<Mutex<Members>>,
-    awaited: Arc<Awaited>,
-    /// True if a subscriber did not answer: it is called again.
-    repeats: bool,
+    members: Mutex<Members>,
+}
+
+/// The outcome of calling all subscribers.
+struct CalledSubscribers {
+    refused: Option<Refused>,
+    is_to_repeat: bool,
 }
 
 impl PublisherHost {
-    /// Calls all subscribers.
+    /// Calls all subscribers, which join.
     ///
     /// # Errors
     /// As [`call_all`].
-    fn call(&mut self, endpoint: &Endpoint) -> Result<()> {
-        let called = call_all(endpoint, &self.topic, Side::Subscribers, |_| true)?;
-        self.repeats = called.is_to_repeat;
-        let here = Control::Here { place: self.place, kind: self.kind.clone() };
-        for (_, peer) in called.peers {
-            self.awaited.expect(peer);
-            if let Err(error) = door::say(endpoint, peer, &here) {
-                tracing::debug!(%error, "a subscriber is not told of a publisher");
-                self.awaited.came(peer, None);
+    fn call(&self, endpoint: &Endpoint, topic: &Topic, place: u32) -> Result<CalledSubscribers> {
+        let here = Control::Here { place, kind: self.kind.clone() };
+        let called = call_all(endpoint, topic, Side::Subscribers, |_| true, &here)?;
+        let mut refused = None;
+        for (_, peer, control) in called.answers {
+            let answer = match &control {
+                Control::Join(join) => self.join(endpoint, peer, join),
+                _ => Answer::OtherType,
+            };
+            if answer != Answer::Joined {
+                endpoint.disconnect(peer);
+            }
+            if let (Answer::OtherType, Control::Join(join)) = (answer, control) {
+                refused.get_or_insert(Refused::OtherType(join.kind));
             }
         }
-        Ok(())
+        Ok(CalledSubscribers { refused, is_to_repeat: called.is_to_repeat })
+    }
+
+    /// A subscriber wants to join.
+    fn join(&self, endpoint: &Endpoint, peer: PeerId, join: &Join) -> Answer {
+        match join.kind == self.kind {
+            true => self.members.lock().join(endpoint, peer, join),
+            false => Answer::OtherType,
+        }
     }
 }
 
 impl Host for PublisherHost {
-    fn hear(&mut self, endpoint: &Endpoint, peer: PeerId, control: Control) {
-        let Control::Join { subscriber, kind, history, every } = control else {
-            return endpoint.disconnect(peer);
-        };
-        let (place, ours) = (self.place, self.kind.clone());
-        let mut members = self.members.lock();
-        let answer = match kind == ours {
-            true => members.answer(endpoint, subscriber),
-            false => Answer::OtherType,
-        };
-        let said = door::say(endpoint, peer, &Control::Answer { place, answer, kind: ours });
-        if answer == Answer::Joined && said.is_ok() {
-            members.join(endpoint, peer, subscriber, every, history);
-        }
-        drop(members);
-        let other = (answer == Answer::OtherType).then_some(Refused::OtherType(kind));
-        self.awaited.came(peer, other);
-    }
-
-    fn patience(&self) -> Option<Duration> {
-        self.repeats.then_some(super::call::AGAIN)
-    }
-
-    fn look_round(&mut self, endpoint: &Endpoint) -> Result<()> {
-        self.call(endpoint)
+    fn answer(&self, endpoint: &Endpoint, peer: PeerId, control: Control) -> Option<Control> {
+        let Control::Join(join) = control else { return None };
+        let answer = self.join(endpoint, peer, &join);
+        Some(Control::Answer { answer, kind: self.kind.clone() })
     }
 }
 
@@ -274,10 +263,10 @@ impl<T: Payload + ?Sized> Publisher<T> {
     /// [`Error::Closed`], [`Error::Forked`]. A subscriber that is gone is none.
     #[inline]
     pub fn publish(&self, sample: Loan<T>) -> Result<Published> {
-        let mut members = self.members.lock();
+        let mut members = self.host.members.lock();
         let number = members.number();
         let sample = sample.stamped(Stamp::new(self.id, number));
-        members.publish(self.door.endpoint(), number, sample)
+        members.publish(&self.endpoint, number, sample)
     }
 
     /// Publishes a copy of `value`.
@@ -297,7 +286,7 @@ impl<T: Payload + ?Sized> Publisher<T> {
 
     /// The number of subscribers that have joined and are there.
     pub fn subscribers(&self) -> usize {
-        self.members.lock().count(self.door.endpoint())
+        self.host.members.lock().count(&self.endpoint)
     }
 }
 
@@ -323,6 +312,14 @@ where
     /// As [`Publisher::loan`], and [`Error::LimitReached`] if they are longer than memory can be.
     pub fn loan_slice(&self, len: usize) -> Result<Loan<[E]>> {
         self.loans.lend(&self.arena, len.saturating_mul(size_of::<E>()))
+    }
+}
+
+impl<T: Payload + ?Sized> Drop for Publisher<T> {
+    fn drop(&mut self) {
+        // A round under way ends, too.
+        self.endpoint.close();
+        self.rounds = None;
     }
 }
 

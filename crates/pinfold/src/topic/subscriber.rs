@@ -15,14 +15,15 @@ use parking_lot::Mutex;
 
 use super::{
     address::{PLACES, Side, Topic},
-    call::{self, call_all},
-    control::{Answer, Control},
-    door::{self, Awaited, Door, Host, SAMPLE},
+    call::call_all,
+    control::{Answer, Control, Join},
+    door::{self, Host, SAMPLE},
     kind::{Kind, Refused},
     payload::Payload,
+    rounds::Rounds,
     sample::Sample,
 };
-use crate::{Access, Builder, Endpoint, Error, PeerId, Result, View, ViewRequest, random};
+use crate::{Access, Endpoint, Error, PeerId, Result, View, ViewRequest, random};
 
 /// Gets the samples of a topic, of all its publishers; those of one come in order.
 ///
@@ -43,8 +44,9 @@ use crate::{Access, Builder, Endpoint, Error, PeerId, Result, View, ViewRequest,
 /// Its descriptor ([`AsFd`]) becomes readable when there is a sample, after
 /// [`Subscriber::arm`].
 pub struct Subscriber<T: Payload + ?Sized> {
-    door: Door,
+    endpoint: Endpoint,
     seen: Arc<Seen>,
+    rounds: Option<Rounds>,
     of: PhantomData<fn() -> Box<T>>,
 }
 
@@ -117,108 +119,97 @@ impl<T: Payload + ?Sized> SubscriberBuilder<T> {
     pub fn open(self, topic: &str) -> Result<Subscriber<T>> {
         let parsed = Topic::parse(topic)?;
         let kind = Kind::of::<T>(&self.schema)?;
-        let set = |builder: Builder| builder.label(door::label(topic));
-        let (endpoint, _) = door::listen(&parsed, Side::Subscribers, &self.access, set)?;
-        let awaited = Arc::new(Awaited::default());
-        let mut host = SubscriberHost {
-            topic: parsed,
-            join: Control::Join {
-                subscriber: u128::from_le_bytes(random::bytes("the name of a subscriber")?),
-                kind: kind.clone(),
-                history: self.history,
-                every: self.every,
-            },
-            publishers: [None; PLACES as usize],
-            awaited: Arc::clone(&awaited),
-            repeats: false,
+        let join = Join {
+            subscriber: u128::from_le_bytes(random::bytes("the name of a subscriber")?),
+            kind,
+            history: self.history,
+            every: self.every,
         };
-        if let Some(error) = host.call(&endpoint)? {
+        let publishers = Mutex::new([None; PLACES as usize]);
+        let host = Arc::new(SubscriberHost { join, publishers });
+        let (endpoint, _) =
+            door::open(&parsed, Side::Subscribers, &self.access, &host, |builder| builder)?;
+        let called = host.call(&endpoint, &parsed)?;
+        if let Some(refused) = called.refused {
+            return Err(refused.error(topic, &host.join.kind));
+        }
+        if let Some(error) = called.shut_out {
             return Err(error);
         }
-        let door = Door::open(endpoint, host)?;
-        awaited.wait().map_err(|why| why.error(topic, &kind))?;
-        Ok(Subscriber { door, seen: Arc::default(), of: PhantomData })
+        let mut subscriber =
+            Subscriber { endpoint, seen: Arc::default(), rounds: None, of: PhantomData };
+        // The publishers of another user cannot call this one.
+        let is_others = parsed.is_others();
+        if called.is_to_repeat || is_others {
+            let endpoint = subscriber.endpoint.clone();
+            let round = move || Ok(host.call(&endpoint, &parsed)?.is_to_repeat || is_others);
+            subscriber.rounds = Some(Rounds::begin(round)?);
+        }
+        Ok(subscriber)
     }
 }
 
 /// A subscriber at its door.
 struct SubscriberHost {
-    topic: Topic,
-    join: Control,
+    join: Join,
     /// The publishers by their places.
-    publishers: [Option<PeerId>; PLACES as usize],
-    awaited: Arc<Awaited>,
-    /// True if a publisher did not answer: it is called again.
-    repeats: bool,
+    publishers: Mutex<[Option<PeerId>; PLACES as usize]>,
+}
+
+/// The outcome of calling all publishers.
+struct CalledPublishers {
+    refused: Option<Refused>,
+    /// The reason why no publisher could be reached, if some are there.
+    shut_out: Option<Error>,
+    is_to_repeat: bool,
 }
 
 impl SubscriberHost {
-    /// Calls all publishers that it has not joined. Returns the refusal if there is nobody else.
+    /// Calls all publishers that it has not joined, to join them.
     ///
     /// # Errors
     /// As [`call_all`].
-    fn call(&mut self, endpoint: &Endpoint) -> Result<Option<Error>> {
+    fn call(&self, endpoint: &Endpoint, topic: &Topic) -> Result<CalledPublishers> {
+        let joined = *self.publishers.lock();
         let is_there = |peer: PeerId| endpoint.peer(peer).is_some();
-        let is_new = |place: u32| !self.publishers[place as usize].is_some_and(is_there);
-        let called = call_all(endpoint, &self.topic, Side::Publishers, is_new)?;
-        self.repeats = called.is_to_repeat;
-        let nobody = called.peers.is_empty();
-        for (place, peer) in called.peers {
-            self.publishers[place as usize] = Some(peer);
-            self.join(endpoint, peer);
+        let is_new = |place: u32| !joined[place as usize].is_some_and(is_there);
+        let join = Control::Join(self.join.clone());
+        let called = call_all(endpoint, topic, Side::Publishers, is_new, &join)?;
+        let nobody = called.answers.is_empty();
+        let mut refused = None;
+        for (place, peer, control) in called.answers {
+            let answer = match control {
+                Control::Answer { answer, kind } => match answer {
+                    Answer::Joined => {
+                        self.publishers.lock()[place as usize] = Some(peer);
+                        continue;
+                    }
+                    Answer::JoinedBefore => None,
+                    Answer::OtherType => Some(Refused::OtherType(kind)),
+                    Answer::Full => Some(Refused::Full),
+                },
+                _ => None,
+            };
+            endpoint.disconnect(peer);
+            if let Some(why) = answer {
+                tracing::warn!(?why, place, "a publisher refuses this subscriber");
+                refused.get_or_insert(why);
+            }
         }
-        Ok(called.refused.filter(|_| nobody))
-    }
-
-    fn join(&self, endpoint: &Endpoint, peer: PeerId) {
-        self.awaited.expect(peer);
-        if let Err(error) = door::say(endpoint, peer, &self.join) {
-            tracing::debug!(%error, "a publisher is not joined");
-            self.awaited.came(peer, None);
-        }
+        let shut_out = called.refused.filter(|_| nobody);
+        Ok(CalledPublishers { refused, shut_out, is_to_repeat: called.is_to_repeat })
     }
 }
 
 impl Host for SubscriberHost {
-    fn hear(&mut self, endpoint: &Endpoint, peer: PeerId, control: Control) {
-        match control {
-            Control::Here { place, .. } => {
-                if let Some(publisher) = self.publishers.get_mut(place as usize) {
-                    publisher.get_or_insert(peer);
-                }
-                self.join(endpoint, peer);
-            }
-            Control::Answer { place, answer, kind } => {
-                let refused = match answer {
-                    Answer::Joined => {
-                        if let Some(publisher) = self.publishers.get_mut(place as usize) {
-                            *publisher = Some(peer);
-                        }
-                        None
-                    }
-                    Answer::JoinedBefore => {
-                        endpoint.disconnect(peer);
-                        None
-                    }
-                    Answer::OtherType => Some(Refused::OtherType(kind)),
-                    Answer::Full => Some(Refused::Full),
-                };
-                if let Some(refused) = &refused {
-                    tracing::warn!(?refused, "a publisher refuses this subscriber");
-                    endpoint.disconnect(peer);
-                }
-                self.awaited.came(peer, refused);
-            }
-            Control::Join { .. } => endpoint.disconnect(peer),
+    fn answer(&self, endpoint: &Endpoint, peer: PeerId, control: Control) -> Option<Control> {
+        let Control::Here { place, .. } = control else { return None };
+        if let Some(publisher) = self.publishers.lock().get_mut(place as usize)
+            && !publisher.is_some_and(|peer| endpoint.peer(peer).is_some())
+        {
+            *publisher = Some(peer);
         }
-    }
-
-    fn patience(&self) -> Option<Duration> {
-        (self.repeats || self.topic.is_others()).then_some(call::AGAIN)
-    }
-
-    fn look_round(&mut self, endpoint: &Endpoint) -> Result<()> {
-        self.call(endpoint).map(|_| ())
+        Some(Control::Join(self.join.clone()))
     }
 }
 
@@ -297,7 +288,7 @@ impl<T: Payload + ?Sized> Subscriber<T> {
     /// As [`Endpoint::recv`].
     #[inline]
     pub fn recv(&self) -> Result<Sample<'_, T>> {
-        let endpoint = self.door.endpoint();
+        let endpoint = &self.endpoint;
         loop {
             let view = endpoint.recv_view(.., SAMPLE)?;
             if let Some(sample) = sample_of(endpoint, &self.seen, view) {
@@ -311,7 +302,7 @@ impl<T: Payload + ?Sized> Subscriber<T> {
     /// # Errors
     /// [`Error::Timeout`], and as [`Endpoint::recv`].
     pub fn recv_timeout(&self, patience: Duration) -> Result<Sample<'_, T>> {
-        let endpoint = self.door.endpoint();
+        let endpoint = &self.endpoint;
         let begun = Instant::now();
         loop {
             let left = patience.saturating_sub(begun.elapsed());
@@ -340,7 +331,7 @@ impl<T: Payload + ?Sized> Subscriber<T> {
 
     /// A future of the next sample. Never waits.
     pub fn recv_request(&self) -> SampleRequest<T> {
-        let endpoint = self.door.endpoint().clone();
+        let endpoint = self.endpoint.clone();
         let view = endpoint.recv_view_request(.., SAMPLE);
         SampleRequest { endpoint, seen: Arc::clone(&self.seen), view, of: PhantomData }
     }
@@ -351,18 +342,26 @@ impl<T: Payload + ?Sized> Subscriber<T> {
     /// # Errors
     /// As [`Endpoint::arm`].
     pub fn arm(&self) -> Result<bool> {
-        self.door.endpoint().arm()
+        self.endpoint.arm()
     }
 
     /// The number of publishers that are there.
     pub fn publishers(&self) -> usize {
-        self.door.endpoint().peers().len()
+        self.endpoint.peers().len()
     }
 }
 
 impl<T: Payload + ?Sized> AsFd for Subscriber<T> {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.door.endpoint().as_fd()
+        self.endpoint.as_fd()
+    }
+}
+
+impl<T: Payload + ?Sized> Drop for Subscriber<T> {
+    fn drop(&mut self) {
+        // A round under way ends, too.
+        self.endpoint.close();
+        self.rounds = None;
     }
 }
 

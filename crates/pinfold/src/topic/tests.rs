@@ -271,7 +271,7 @@ fn strangers_are_shown_out() {
     for place in ["p0", "s0"] {
         let stranger = Endpoint::new().unwrap();
         let peer = stranger.connect(&format!("local:topic.{topic}.{place}")).unwrap();
-        stranger.send(peer, door::CONTROL, b"hello").unwrap();
+        stranger.call(peer, door::CONTROL, b"hello").unwrap();
         comes("a stranger is shown out", || {
             let _ = stranger.progress();
             stranger.peer(peer).is_none()
