@@ -81,7 +81,7 @@ impl Loans {
             limit: (usize::MAX - room) as u64,
             remedy: "use several samples",
         })?;
-        let buf = arena.alloc_aligned(whole, room)?;
+        let buf = arena.alloc_aligned(whole, stamp::align(T::SHAPE))?;
         Ok(Loan { buf, _lent: lent, of: PhantomData })
     }
 }

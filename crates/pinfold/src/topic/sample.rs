@@ -84,7 +84,7 @@ impl<'a, T: Payload + ?Sized> Sample<'a, T> {
         self.missed
     }
 
-    /// The message: [how it came](View::receipt), and its bytes, from offset 64 on, or from the
+    /// The message: [how it came](View::receipt), and its bytes, from offset 32 on, or from the
     /// type's alignment on if that is more.
     pub fn view(&self) -> &View<'a> {
         &self.view

@@ -7,8 +7,11 @@ use zerocopy::{
 
 use super::payload::Shape;
 
-/// Room for the stamp, bytes: a cache line, or what keeps the sample behind it aligned.
-const ROOM_MIN: usize = 64;
+/// Room for the stamp, bytes, or more if that keeps the sample behind it aligned: so the first 32
+/// bytes of most samples come with the stamp, in one cache line.
+const ROOM_MIN: usize = 32;
+
+const LINE_BYTES: usize = 64;
 
 /// The first bytes of a sample's memory.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
@@ -31,6 +34,11 @@ impl Stamp {
     pub(super) fn number(&self) -> u64 {
         self.number.get()
     }
+}
+
+/// The alignment of a sample's memory: a cache line at least.
+pub(super) const fn align(shape: Shape) -> usize {
+    if room(shape) > LINE_BYTES { room(shape) } else { LINE_BYTES }
 }
 
 /// Bytes from the beginning of a sample's memory to the sample.

@@ -174,11 +174,21 @@ pub(crate) fn recv_fast(
     if !may_wait_fast(engine) {
         return None;
     }
+    at_head(engine, from, |core, peer, header| take_head(core, peer, header, tag, memory))
+}
+
+/// Waits a moment for the next descriptor of a lane that a source names, and takes it.
+#[inline(always)]
+fn at_head<T>(
+    engine: &mut Engine,
+    from: Source,
+    take: impl FnOnce(&mut Core, &mut Peer, Header) -> Option<T>,
+) -> Option<T> {
     match from {
         Source::Peer(id) => {
             let peer = engine.peers.get_mut(id).filter(|peer| !peer.is_leaving())?;
             let header = await_head(&mut engine.core, peer)?;
-            take_head(&mut engine.core, peer, header, tag, memory)
+            take(&mut engine.core, peer, header)
         }
         Source::Any => {
             let looks = match engine.poll_set.any() {
@@ -188,7 +198,7 @@ pub(crate) fn recv_fast(
             };
             for _ in 0..looks {
                 if let Some((peer, header)) = head_of_any(&engine.hot, &mut engine.peers) {
-                    return take_head(&mut engine.core, peer, header, tag, memory);
+                    return take(&mut engine.core, peer, header);
                 }
                 clock::relax();
             }
@@ -202,13 +212,16 @@ pub(crate) fn recv_fast(
 /// microseconds.
 #[inline(always)]
 pub(crate) fn view_fast(engine: &mut Engine, from: Source, tag: TagMatch) -> Option<Lent> {
-    let Source::Peer(id) = from else { return None };
     if !may_wait_fast(engine) {
         return None;
     }
-    let core = &mut engine.core;
-    let peer = engine.peers.get_mut(id).filter(|peer| !peer.is_leaving())?;
-    let mut header = await_head(core, peer)?;
+    at_head(engine, from, |core, peer, header| lend_head(core, peer, header, tag))
+}
+
+/// Lends the memory that the descriptor at the head of a lane gives away.
+#[inline(always)]
+fn lend_head(core: &mut Core, peer: &mut Peer, mut header: Header, tag: TagMatch) -> Option<Lent> {
+    let id = peer.id;
     if header.kind() == Some(Kind::Fin) {
         header = pass_ends(core, peer, header)?;
     }
