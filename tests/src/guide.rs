@@ -16,6 +16,7 @@ pages! {
     ReadMe: "README.md";
     Start: "docs/guide/start.md";
     Choosing: "docs/guide/choosing.md";
+    Topics: "docs/guide/topics.md";
     Receipts: "docs/guide/receipts.md";
     Tuning: "docs/guide/tuning.md";
     Faults: "docs/guide/faults.md";

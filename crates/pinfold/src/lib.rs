@@ -35,6 +35,7 @@
 //! | made once, then only read, here and there or further on | a *handoff*: [`Endpoint::give`] of an [`ArenaBuf`], or of a [`FrozenBuf`] that nobody can write any more; [`Endpoint::recv_view`] | none |
 //! | a state that stays and that several look at or change | a [`Region`], by a key; atomic operations on its words | one, by its user; the owner need not answer |
 //! | memory of a peer's that cannot be moved to a region | *by address*: [`Endpoint::expose`], [`RemoteSpace`] | one, by mapping, kernel or the owner's agent |
+//! | one stream with many readers, which come and go | a [`topic`]: [`Publisher`](topic::Publisher), [`Subscriber`](topic::Subscriber) | none |
 //! | a question that a program answers | an *active message*: [`Endpoint::handle`], [`Endpoint::request`] | as a message |
 //!
 //! # How calls are named
@@ -62,6 +63,7 @@
 //!
 //! Each uses only those below it:
 //!
+//! - [`topic`]: publish and subscribe.
 //! - `endpoint`: the types that programs hold: endpoints, requests, completion queues, messages,
 //!   views, regions.
 //! - `worker`: the state under the lock: posting, tag matching, progress, peers; and waiting.

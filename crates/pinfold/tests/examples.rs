@@ -69,6 +69,7 @@ says! {
     key_value: "2 processes counted 100 keys 50 times each, and none was lost";
     two_hosts: "1048576 bytes were summed at the other side of TCP";
     async_recv: "a question and its answer went by futures";
+    temperatures_by_topic: "samples, the last one for 3 readers";
     tokio_ping_pong: "1000 short balls and a long one went there and back in one thread of tokio";
 }
 
