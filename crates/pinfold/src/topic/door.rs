@@ -8,7 +8,7 @@ use super::{
     address::{PLACES, Side, Topic},
     control::Control,
 };
-use crate::{Access, Active, Builder, Endpoint, Error, PeerId, Progress, Result};
+use crate::{Access, Active, Builder, Endpoint, Error, Progress, Result};
 
 /// The handler of [`Control`]s.
 pub(super) const CONTROL: u32 = 1;
@@ -17,8 +17,8 @@ pub(super) const SAMPLE: u64 = 1;
 
 /// A side, as those see it who come to its door.
 pub(super) trait Host: Send + Sync + 'static {
-    /// The answer to a message. `None`: it is none for this side.
-    fn answer(&self, endpoint: &Endpoint, peer: PeerId, control: Control) -> Option<Control>;
+    /// Answers a message, or has another thread do it. `false`: it is none for this side.
+    fn hear(&self, active: &Active<'_>, control: Control) -> bool;
 }
 
 /// An endpoint at the first place of a side that is free, and its place.
@@ -61,15 +61,8 @@ fn hear(host: &impl Host, active: &Active<'_>) {
     // Nobody waits for connections.
     while endpoint.accept_timeout(Duration::ZERO).is_ok() {}
     let control = Control::decode(active.payload());
-    match control.and_then(|control| host.answer(endpoint, peer, control)) {
-        Some(answer) => {
-            if let Err(error) = active.reply(&answer.encode()) {
-                tracing::debug!(%error, "an answer to the other side of a topic");
-            }
-        }
-        None => {
-            tracing::warn!(?peer, "no message of a topic, or of another edition");
-            endpoint.disconnect(peer);
-        }
+    if !control.is_some_and(|control| host.hear(active, control)) {
+        tracing::warn!(?peer, "no message of a topic, or of another edition");
+        endpoint.disconnect(peer);
     }
 }

@@ -2,21 +2,18 @@
 
 use std::{fmt, marker::PhantomData, sync::Arc, time::Duration};
 
-use parking_lot::Mutex;
-
 use super::{
     address::{Side, Topic},
-    call::call_all,
-    control::{Answer, Control, Join},
-    door::{self, Host},
-    kind::{Kind, Refused},
+    door,
+    host::PublisherHost,
+    kind::Kind,
     loan::{Loan, Loans},
     members::{Members, Published},
     payload::Payload,
     rounds::Rounds,
     stamp::{self, Stamp},
 };
-use crate::{Access, Arena, ArenaStats, Builder, Endpoint, Error, PeerId, Result, random};
+use crate::{Access, Arena, ArenaStats, Builder, Endpoint, Error, Result, random};
 
 /// Publishes samples of a topic.
 ///
@@ -160,13 +157,13 @@ impl<T: Payload + ?Sized> PublisherBuilder<T> {
         let set =
             |builder: Builder| builder.frames_in_flight(self.in_flight).given_bytes_max(bytes_max);
         let members = Members::new(self.subscribers_max, self.patience, self.history);
-        let host = Arc::new(PublisherHost { kind, members: Mutex::new(members) });
+        let host = Arc::new(PublisherHost::new(kind, members));
         let (endpoint, place) = door::open(&parsed, Side::Publishers, &self.access, &host, set)?;
         let id = u128::from_le_bytes(random::bytes("the name of a publisher")?);
         let (arena, loans) = (Arena::new()?, Loans::new(self.loans));
         let called = host.call(&endpoint, &parsed, place)?;
         if let Some(refused) = called.refused {
-            return Err(refused.error(topic, &host.kind));
+            return Err(refused.error(topic, host.kind()));
         }
         let mut publisher =
             Publisher { endpoint, host, arena, loans, id, rounds: None, of: PhantomData };
@@ -176,59 +173,6 @@ impl<T: Payload + ?Sized> PublisherBuilder<T> {
             publisher.rounds = Some(Rounds::begin(round)?);
         }
         Ok(publisher)
-    }
-}
-
-/// A publisher at its door.
-struct PublisherHost {
-    kind: Kind,
-    members: Mutex<Members>,
-}
-
-/// The outcome of calling all subscribers.
-struct CalledSubscribers {
-    refused: Option<Refused>,
-    is_to_repeat: bool,
-}
-
-impl PublisherHost {
-    /// Calls all subscribers, which join.
-    ///
-    /// # Errors
-    /// As [`call_all`].
-    fn call(&self, endpoint: &Endpoint, topic: &Topic, place: u32) -> Result<CalledSubscribers> {
-        let here = Control::Here { place, kind: self.kind.clone() };
-        let called = call_all(endpoint, topic, Side::Subscribers, |_| true, &here)?;
-        let mut refused = None;
-        for (_, peer, control) in called.answers {
-            let answer = match &control {
-                Control::Join(join) => self.join(endpoint, peer, join),
-                _ => Answer::OtherType,
-            };
-            if answer != Answer::Joined {
-                endpoint.disconnect(peer);
-            }
-            if let (Answer::OtherType, Control::Join(join)) = (answer, control) {
-                refused.get_or_insert(Refused::OtherType(join.kind));
-            }
-        }
-        Ok(CalledSubscribers { refused, is_to_repeat: called.is_to_repeat })
-    }
-
-    /// A subscriber wants to join.
-    fn join(&self, endpoint: &Endpoint, peer: PeerId, join: &Join) -> Answer {
-        match join.kind == self.kind {
-            true => self.members.lock().join(endpoint, peer, join),
-            false => Answer::OtherType,
-        }
-    }
-}
-
-impl Host for PublisherHost {
-    fn answer(&self, endpoint: &Endpoint, peer: PeerId, control: Control) -> Option<Control> {
-        let Control::Join(join) = control else { return None };
-        let answer = self.join(endpoint, peer, &join);
-        Some(Control::Answer { answer, kind: self.kind.clone() })
     }
 }
 
@@ -263,10 +207,11 @@ impl<T: Payload + ?Sized> Publisher<T> {
     /// [`Error::Closed`], [`Error::Forked`]. A subscriber that is gone is none.
     #[inline]
     pub fn publish(&self, sample: Loan<T>) -> Result<Published> {
-        let mut members = self.host.members.lock();
-        let number = members.number();
-        let sample = sample.stamped(Stamp::new(self.id, number));
-        members.publish(&self.endpoint, number, sample)
+        self.host.with_members(&self.endpoint, |members| {
+            let number = members.number();
+            let sample = sample.stamped(Stamp::new(self.id, number));
+            members.publish(&self.endpoint, number, sample)
+        })?
     }
 
     /// Publishes a copy of `value`.
@@ -284,9 +229,10 @@ impl<T: Payload + ?Sized> Publisher<T> {
         self.arena.stats()
     }
 
-    /// The number of subscribers that have joined and are there.
+    /// The number of subscribers that have joined and are there; none in a child made by `fork(2)`.
     pub fn subscribers(&self) -> usize {
-        self.host.members.lock().count(&self.endpoint)
+        let count = |members: &mut Members| members.count(&self.endpoint);
+        self.host.with_members(&self.endpoint, count).unwrap_or(0)
     }
 }
 
@@ -319,7 +265,9 @@ impl<T: Payload + ?Sized> Drop for Publisher<T> {
     fn drop(&mut self) {
         // A round under way ends, too.
         self.endpoint.close();
-        self.rounds = None;
+        if let Some(rounds) = self.rounds.take() {
+            rounds.end(&self.endpoint);
+        }
     }
 }
 

@@ -6,17 +6,17 @@ use std::{sync::Arc, thread::JoinHandle, time::Duration};
 use parking_lot::{Condvar, Mutex};
 use pinfold_sys::threads::Kind as ThreadKind;
 
-use crate::{Error, Result};
+use crate::{Endpoint, Error, Result};
 
 const THREAD: ThreadKind = ThreadKind::new("pinfold-topic", 256 << 10);
 
 /// The time between two rounds.
 const INTERVAL: Duration = Duration::from_secs(1);
 
-/// The thread; dropping this ends it, as soon as the round under way has ended.
+/// The thread.
 pub(super) struct Rounds {
     stop: Arc<Stop>,
-    thread: Option<JoinHandle<()>>,
+    thread: JoinHandle<()>,
 }
 
 #[derive(Default)]
@@ -46,7 +46,7 @@ impl Rounds {
                 }
             })
             .map_err(|error| Error::os("clone", "the thread of a topic", error))?;
-        Ok(Rounds { stop, thread: Some(thread) })
+        Ok(Rounds { stop, thread })
     }
 }
 
@@ -59,12 +59,14 @@ impl Stop {
     }
 }
 
-impl Drop for Rounds {
-    fn drop(&mut self) {
-        *self.stop.is_set.lock() = true;
-        self.stop.changed.notify_all();
-        if let Some(thread) = self.thread.take() {
-            let _ = thread.join();
+impl Rounds {
+    /// Ends them, as soon as the round under way has ended: its endpoint is closed.
+    pub(super) fn end(self, endpoint: &Endpoint) {
+        // In a child made by `fork(2)` the thread is not there, and its lock may be held.
+        if !endpoint.shared().is_forked() {
+            *self.stop.is_set.lock() = true;
+            self.stop.changed.notify_all();
+            let _ = self.thread.join();
         }
     }
 }

@@ -23,7 +23,7 @@ use super::{
     rounds::Rounds,
     sample::Sample,
 };
-use crate::{Access, Endpoint, Error, PeerId, Result, View, ViewRequest, random};
+use crate::{Access, Active, Endpoint, Error, PeerId, Result, View, ViewRequest, random};
 
 /// Gets the samples of a topic, of all its publishers; those of one come in order.
 ///
@@ -202,14 +202,18 @@ impl SubscriberHost {
 }
 
 impl Host for SubscriberHost {
-    fn answer(&self, endpoint: &Endpoint, peer: PeerId, control: Control) -> Option<Control> {
-        let Control::Here { place, .. } = control else { return None };
+    fn hear(&self, active: &Active<'_>, control: Control) -> bool {
+        let Control::Here { place, .. } = control else { return false };
+        let (endpoint, peer) = (active.endpoint(), active.peer());
         if let Some(publisher) = self.publishers.lock().get_mut(place as usize)
             && !publisher.is_some_and(|peer| endpoint.peer(peer).is_some())
         {
             *publisher = Some(peer);
         }
-        Some(Control::Join(self.join.clone()))
+        if let Err(error) = active.reply(&Control::Join(self.join.clone()).encode()) {
+            tracing::debug!(%error, "an answer to a publisher");
+        }
+        true
     }
 }
 
@@ -361,7 +365,9 @@ impl<T: Payload + ?Sized> Drop for Subscriber<T> {
     fn drop(&mut self) {
         // A round under way ends, too.
         self.endpoint.close();
-        self.rounds = None;
+        if let Some(rounds) = self.rounds.take() {
+            rounds.end(&self.endpoint);
+        }
     }
 }
 

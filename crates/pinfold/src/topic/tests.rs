@@ -114,6 +114,37 @@ fn one_that_wants_every_sample_gets_it_or_is_let_go() {
     assert_eq!(next(&every).0, 1000);
 }
 
+/// The publisher waits for a slow subscriber; the one that comes meanwhile joins all the same, and
+/// the slow one is not let go for it.
+#[test]
+fn others_join_while_the_publisher_waits() {
+    let topic = &topic("join");
+    let publisher =
+        Publisher::<u64>::builder().in_flight(1).patience(PATIENCE).open(topic).unwrap();
+    let slow = Subscriber::<u64>::builder().every_sample().open(topic).unwrap();
+    for round in 0..5 {
+        thread::scope(|threads| {
+            let publishing = threads.spawn(|| {
+                for number in 0..3 {
+                    assert_eq!(publisher.send(&number).unwrap().let_go, 0);
+                }
+            });
+            // One is on its way, and the publisher waits with the next, or will.
+            comes("it waits", || publisher.memory().buffers >= 2);
+            let other = threads.spawn(|| Subscriber::<u64>::open(topic).unwrap());
+            thread::sleep(Duration::from_millis(20));
+            for number in 0..3 {
+                assert_eq!(next(&slow), (round * 3 + number, 0, number));
+            }
+            publishing.join().unwrap();
+            let other = other.join().unwrap();
+            comes("it has joined", || publisher.subscribers() == 2);
+            drop(other);
+            comes("it has left", || publisher.subscribers() == 1);
+        });
+    }
+}
+
 #[test]
 fn late_subscribers_get_what_is_kept() {
     let topic = topic("late");
