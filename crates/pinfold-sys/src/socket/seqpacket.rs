@@ -59,7 +59,7 @@ pub struct Credentials {
 pub struct RecvMsg {
     /// Bytes written to the buffer. 0 means the peer closed, or sent an empty message.
     pub len: usize,
-    /// The descriptors that came along, all closed on exec; of memory and processes alone.
+    /// The descriptors that came along, all closed on exec; of memory, processes and pipes alone.
     pub fds: Vec<OwnedFd>,
     /// True if bytes or descriptors were cut off for want of room.
     pub truncated: bool,

@@ -1,5 +1,5 @@
 //! `ChannelMessage`: messages over a pair's socket once the greeting is over, which are doorbells,
-//! and memory by descriptor.
+//! and memory and pipes by descriptor.
 //!
 //! A doorbell is one byte. Every other message is three words. A descriptor of the ring may name
 //! memory as soon as the channel message with it is in flight: the consumer of the descriptor then
@@ -10,7 +10,7 @@ use std::{
     os::fd::{AsFd, BorrowedFd, OwnedFd},
 };
 
-use pinfold_sys::socket::seqpacket;
+use pinfold_sys::{io::pipe_bell::is_pipe, socket::seqpacket};
 use rustix::io::Errno;
 
 /// Words of a channel message.
@@ -19,6 +19,8 @@ const BYTES: usize = WORDS * size_of::<u64>();
 
 const EXTENT: u64 = 1;
 const GONE: u64 = 2;
+const PIPE: u64 = 3;
+const HEARD: u64 = 4;
 
 /// Flag beside [`EXTENT`]: the peer may write there, too.
 const WRITABLE: u64 = 1 << 32;
@@ -43,6 +45,10 @@ pub(crate) enum ChannelMessage {
     Gone {
         id: u64,
     },
+    /// A pipe, by which the peer would rather ring.
+    Pipe(OwnedFd),
+    /// The peer hears the pipe that it was sent last.
+    Heard,
     /// An extent came whose descriptor found no place in this process: its limit is reached.
     Lost,
     /// A message came that no honest peer sends.
@@ -72,6 +78,22 @@ pub(crate) fn send_extent(
 /// As for [`send_extent`].
 pub(crate) fn send_gone(socket: impl AsFd, id: u64) -> io::Result<()> {
     send(socket, [GONE, id, 0], &[])
+}
+
+/// Offers the end of a pipe, to be rung by once the peer has said that it hears it.
+///
+/// # Errors
+/// As for [`send_extent`].
+pub(crate) fn send_pipe(socket: impl AsFd, heard: BorrowedFd<'_>) -> io::Result<()> {
+    send(socket, [PIPE, 0, 0], &[heard])
+}
+
+/// Says that the pipe is heard that the peer sent last.
+///
+/// # Errors
+/// As for [`send_extent`].
+pub(crate) fn send_heard(socket: impl AsFd) -> io::Result<()> {
+    send(socket, [HEARD, 0, 0], &[])
 }
 
 fn send(socket: impl AsFd, words: [u64; WORDS], fds: &[BorrowedFd<'_>]) -> io::Result<()> {
@@ -114,6 +136,10 @@ pub(crate) fn take(socket: impl AsFd) -> io::Result<Option<ChannelMessage>> {
             })
         }
         (BYTES, false, None, GONE) => ChannelMessage::Gone { id: word(1) },
+        (BYTES, false, Some(fd), PIPE) if is_pipe(&fd) => ChannelMessage::Pipe(fd),
+        // No descriptor is left for it: it is not heard.
+        (BYTES, true, None, PIPE) => ChannelMessage::Bell,
+        (BYTES, false, None, HEARD) => ChannelMessage::Heard,
         // The kernel then delivers the bytes alone, and reports that control data was cut off.
         (BYTES, true, None, kind) if kind & !WRITABLE == EXTENT => ChannelMessage::Lost,
         _ => ChannelMessage::Senseless,

@@ -4,7 +4,7 @@
 //!
 //! **Invariant.** None of its own: contracts are passed on.
 
-use std::{io, sync::Arc, time::Duration};
+use std::{io, os::fd::OwnedFd, sync::Arc, time::Duration};
 
 use pinfold_sys::{io::poll::Epoll, process::Segment as Part, socket::seqpacket::Socket};
 use rustix::io::Errno;
@@ -57,8 +57,8 @@ impl Transport for Faulty {
         self.inner.begin(driver, silence);
     }
 
-    fn watch(&self, epoll: &Epoll, token: u64) -> io::Result<()> {
-        self.inner.watch(epoll, token)
+    fn watch(&mut self, epoll: &Arc<Epoll>, news: u64, bell: u64) -> io::Result<()> {
+        self.inner.watch(epoll, news, bell)
     }
 
     fn unwatch(&self, epoll: &Epoll) {
@@ -67,6 +67,14 @@ impl Transport for Faulty {
 
     fn ring(&mut self) -> io::Result<()> {
         self.inner.ring()
+    }
+
+    fn hear(&mut self, pipe: OwnedFd) {
+        self.inner.hear(pipe);
+    }
+
+    fn is_heard(&mut self) {
+        self.inner.is_heard();
     }
 
     fn channel(&self) -> Option<&Socket> {

@@ -6,7 +6,7 @@
 //! does, and a connection carries what they hold. Nothing outside of `transport` asks which of them
 //! a peer has: [`Capabilities`] tell what protocols have to know.
 
-use std::{io, net::SocketAddr, sync::Arc, time::Duration};
+use std::{io, net::SocketAddr, os::fd::OwnedFd, sync::Arc, time::Duration};
 
 use pinfold_sys::{io::poll::Epoll, process::Segment as Part, socket::seqpacket::Socket};
 use rustix::io::Errno;
@@ -70,11 +70,12 @@ pub(crate) trait Transport: Send {
     /// up if it stays silent for `silence` although it was sent something.
     fn begin(&mut self, _driver: &Arc<Driver>, _silence: Duration) {}
 
-    /// Has the epoll tell of news under this token.
+    /// Has the epoll tell of news under the token `news`, and of rings that come otherwise under
+    /// `bell`.
     ///
     /// # Errors
     /// Those of `epoll_ctl(2)`.
-    fn watch(&self, epoll: &Epoll, token: u64) -> io::Result<()>;
+    fn watch(&mut self, epoll: &Arc<Epoll>, news: u64, bell: u64) -> io::Result<()>;
 
     /// Ends that.
     fn unwatch(&self, epoll: &Epoll);
@@ -87,6 +88,12 @@ pub(crate) trait Transport: Send {
     fn ring(&mut self) -> io::Result<()> {
         Ok(())
     }
+
+    /// The peer would rather ring by this pipe.
+    fn hear(&mut self, _pipe: OwnedFd) {}
+
+    /// The peer hears the pipe that it was sent last.
+    fn is_heard(&mut self) {}
 
     /// The socket by which descriptors of files go to the peer, if any can.
     fn channel(&self) -> Option<&Socket> {

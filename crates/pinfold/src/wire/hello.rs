@@ -25,7 +25,7 @@ use self::refuse::CALLS;
 pub(crate) use self::refuse::{Refuse, decode_refusal, encode_refuse};
 
 /// The version of the protocol this library speaks.
-pub(crate) const VERSION: u32 = 1;
+pub(crate) const VERSION: u32 = 2;
 
 /// The longest label, bytes.
 pub(crate) const LABEL_MAX: usize = 32;

@@ -59,6 +59,7 @@ const SOCKET: u64 = 3;
 const PROCESS: u64 = 4;
 const RING: u64 = 5;
 const ALARM: u64 = 6;
+const BELL: u64 = 7;
 /// The index of the listener for other hosts; that of this host has 0.
 const TCP: u32 = 1;
 /// The index of the listener for callers by host and port that are on this host.

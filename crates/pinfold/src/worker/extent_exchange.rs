@@ -55,8 +55,8 @@ fn take(
 ) -> Result<Exchanged, Violation> {
     let may_map = [Path::Mapped, Path::Handoff].iter().any(|p| peer.permissions.may(*p));
     let mut exchanged = Exchanged::None;
-    let Some(socket) = peer.transport.channel() else { return Ok(Exchanged::None) };
     for _ in 0..MESSAGES_A_TURN {
+        let Some(socket) = peer.transport.channel() else { return Ok(Exchanged::None) };
         match descriptor_channel::take(socket) {
             Ok(None) => break,
             Ok(Some(ChannelMessage::Bell)) if to_bell => return Ok(Exchanged::Some),
@@ -70,6 +70,8 @@ fn take(
                 failpoint::hit(Point::ExtentTaken);
             }
             Ok(Some(ChannelMessage::Gone { id })) => imported.remove(peer.id, id),
+            Ok(Some(ChannelMessage::Pipe(pipe))) => peer.transport.hear(pipe),
+            Ok(Some(ChannelMessage::Heard)) => peer.transport.is_heard(),
             Ok(Some(ChannelMessage::Closed)) => return Ok(Exchanged::Closed),
             Ok(Some(ChannelMessage::Senseless)) => {
                 return Err(Violation("it sent something senseless over its socket"));

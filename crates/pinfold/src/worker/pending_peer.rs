@@ -70,7 +70,7 @@ impl From<Established> for PendingPeer {
         PendingPeer {
             side: established.side,
             segment: Segment::new(established.mapping),
-            transport: Box::new(Link(established.socket)),
+            transport: Box::new(Link::new(established.socket)),
             session: None,
             serves_regions: false,
             pidfd: Some(established.pidfd),

@@ -2,7 +2,7 @@
 //!
 //! Closing the last one of a file may wait, and cannot be interrupted: for bytes that a connection
 //! has yet to send (`SO_LINGER`), or for the server of a file system. So those of files that are
-//! neither memory nor processes are closed by threads that do nothing else. Others are closed as
+//! neither memory nor processes nor pipes are closed by threads that do nothing else. Others are closed as
 //! usual.
 
 use std::{
@@ -14,7 +14,7 @@ use std::{
 
 use rustix::fs::fcntl_get_seals;
 
-use crate::{process::is_pidfd, threads::Kind};
+use crate::{io::pipe_bell::is_pipe, process::is_pidfd, threads::Kind};
 
 /// The thread that closes files, one after the other.
 const CLOSER: Kind = Kind::new("pinfold-closer", 128 << 10);
@@ -36,10 +36,10 @@ struct Queue {
 static QUEUE: Mutex<Queue> = Mutex::new(Queue { files: VecDeque::new(), closers: 0, idle: 0 });
 static MORE: Condvar = Condvar::new();
 
-/// Returns whether to close it waits for nobody: it is memory, or a process.
+/// Returns whether to close it waits for nobody: it is memory, a process, or a pipe.
 fn is_harmless(fd: BorrowedFd<'_>) -> bool {
     // The kernel knows of other files without asking anybody that they have no seals.
-    fcntl_get_seals(fd).is_ok() || is_pidfd(fd)
+    fcntl_get_seals(fd).is_ok() || is_pipe(fd) || is_pidfd(fd)
 }
 
 /// Takes files that nobody waits for out of `files`, and closes them elsewhere. Returns how many.

@@ -12,7 +12,7 @@ use super::{
         peer::Peer,
         pending_peer::{Outcome, PendingPeer},
     },
-    Connections, GREETING, GREETINGS_MAX, LISTEN_AGAIN_NS, PROCESS, SOCKET,
+    BELL, Connections, GREETING, GREETINGS_MAX, LISTEN_AGAIN_NS, PROCESS, SOCKET,
     accept_budget::TURN_NS,
     accepts, reconnect, tcp_connect, token,
     tries::{self, Tried},
@@ -283,9 +283,10 @@ impl Connections {
     /// Has the epoll tell of a new peer.
     fn watch_peer(&mut self, peer: &mut Peer, core: &Core, silence: Duration) -> Result<()> {
         let (index, generation) = (peer.id.index(), peer.id.generation());
-        let about = token(SOCKET, index, generation);
+        let news = token(SOCKET, index, generation);
+        let bell = token(BELL, index, generation);
         peer.transport.begin(&core.driver, silence);
-        let watched = peer.transport.watch(&self.epoll, about);
+        let watched = peer.transport.watch(&self.epoll, news, bell);
         watched.map_err(|error| Error::os("epoll_ctl", "the endpoint", error))?;
         if let Some(session) = &peer.session {
             self.sessions.insert(session.ticket.id, peer.id);

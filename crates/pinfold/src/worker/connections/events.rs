@@ -6,7 +6,7 @@ use pinfold_sys::{
 };
 
 use super::{
-    ALARM, GREETING, KICK, KIND_SHIFT, LISTENER, PROCESS, RING, SAME_HOST, SOCKET, TCP,
+    ALARM, BELL, GREETING, KICK, KIND_SHIFT, LISTENER, PROCESS, RING, SAME_HOST, SOCKET, TCP,
     accept_budget::TURN_NS, connect, names, reconnect, requests, tcp_connect, token, watch,
 };
 use crate::{
@@ -108,6 +108,7 @@ fn see_to(engine: &mut Engine, events: &Events) -> bool {
                     Err(violation) => teardown::cut_off(engine, id, violation),
                 }
             }
+            (BELL, Some(_)) => polled::heat(engine, index),
             (PROCESS, Some(peer)) => {
                 let id = peer.id;
                 let how = if peer.rx.is_closed() { Gone::Closed } else { Gone::Died };

@@ -12,7 +12,7 @@ use super::{
         peer::Peer,
         pending_peer::Session,
     },
-    Connections, SOCKET, connect, token,
+    BELL, Connections, SOCKET, connect, token,
 };
 use crate::{
     Error, Gone, PeerId, Result,
@@ -213,8 +213,9 @@ pub(super) fn returns(engine: &mut Engine, id: PeerId, back: Back) {
     }
     let Some(transport) = peer.transport.resume() else { return };
     let resumed = transport.go_on(back);
-    let about = token(SOCKET, id.index(), id.generation());
-    let watched = peer.transport.watch(&engine.connections.epoll, about);
+    let news = token(SOCKET, id.index(), id.generation());
+    let bell = token(BELL, id.index(), id.generation());
+    let watched = peer.transport.watch(&engine.connections.epoll, news, bell);
     peer.info.encryption = peer.transport.encryption();
     peer.info.reconnections += 1;
     tracing::debug!(peer = peer.info.name, times = peer.info.reconnections, "a peer is back");

@@ -43,9 +43,9 @@ impl Transport for Bridge {
         self.keep_alive = Some(KeepAlive::new(silence));
     }
 
-    fn watch(&self, epoll: &Epoll, token: u64) -> io::Result<()> {
+    fn watch(&mut self, epoll: &Arc<Epoll>, news: u64, _bell: u64) -> io::Result<()> {
         let changes = Interest::Changes;
-        self.socket.as_ref().map_or(Ok(()), |socket| epoll.add(socket, token, changes))
+        self.socket.as_ref().map_or(Ok(()), |socket| epoll.add(socket, news, changes))
     }
 
     fn unwatch(&self, epoll: &Epoll) {
