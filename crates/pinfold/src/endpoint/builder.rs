@@ -318,7 +318,8 @@ impl Builder {
     }
 
     /// The most peers. Default: 1,048,576; descriptors (three a peer on this host, two where the
-    /// kernel does not reach it) run out before.
+    /// kernel does not reach it, and three more once the two have woken each other often) run out
+    /// before.
     pub fn peers_max(mut self, peers: usize) -> Builder {
         self.config.peers_max = peers;
         self

@@ -182,12 +182,15 @@ mod tests {
         let file = memfd::create_sealed("pinfold-test", 4096).unwrap();
         let (one, two) = ([file.as_fd()], [file.as_fd(), file.as_fd()]);
         let words = |words: [u64; 3]| words.map(u64::to_ne_bytes).concat();
-        let cases: [(Vec<u8>, &[BorrowedFd<'_>]); 7] = [
+        let cases: [(Vec<u8>, &[BorrowedFd<'_>]); 10] = [
             (words([EXTENT, 1, 1]), &[]),
             (words([EXTENT, 1, 1]), &two),
             (words([GONE, 1, 1]), &one),
             (words([9, 1, 1]), &one),
             (words([EXTENT | 1 << 40, 1, 1]), &one),
+            (words([PIPE, 1, 1]), &one),
+            (words([PIPE, 1, 1]), &[]),
+            (words([HEARD, 1, 1]), &one),
             (vec![0; 23], &one),
             (vec![1; 4000], &[]),
         ];

@@ -128,3 +128,6 @@ impl Transport for Link {
         Some(&self.socket)
     }
 }
+
+#[cfg(test)]
+mod tests;

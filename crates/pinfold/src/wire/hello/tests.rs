@@ -152,9 +152,9 @@ fn kinds_sizes_and_versions_are_told_apart() {
     other[0] ^= 1;
     assert_eq!(decode_ready(&other), Err(Malformed("its greeting is not Pinfold's")));
     other = ready.clone();
-    other[12] = 2;
+    other[12] = 3;
     assert!(decode_ready(&other).is_err());
-    assert!(speaks_ours(1, 7) && !speaks_ours(2, 7));
+    assert!(speaks_ours(1, 7) && !speaks_ours(3, 7));
 }
 
 #[test]

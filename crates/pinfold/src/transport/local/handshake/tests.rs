@@ -327,18 +327,18 @@ fn silence_runs_into_the_deadline() {
 #[test]
 fn other_versions_are_told_apart() {
     let mut future = hello::encode_hello(&sample().1);
-    future[8..16].copy_from_slice(&[2, 0, 0, 0, 3, 0, 0, 0]);
+    future[8..16].copy_from_slice(&[3, 0, 0, 0, 4, 0, 0, 0]);
     future.extend([0; 40]);
     let (raw, mut server) = raw();
     seqpacket::send(&raw, &future, &[]).unwrap();
     match server.step(0) {
-        Err(Error::VersionMismatch { theirs_min: 2, theirs_max: 3, ours_min: 1, .. }) => {}
+        Err(Error::VersionMismatch { theirs_min: 3, theirs_max: 4, ours_min: 2, .. }) => {}
         other => panic!("{other:?}"),
     }
     let mut buf = [0; hello::MESSAGE_MAX];
     let got = seqpacket::recv(&raw, &mut buf, 0).unwrap();
     let told = hello::decode_answer(&buf[..got.len]).unwrap();
-    assert_eq!(told, Answer::Refused(Refuse::Version { min: 1, max: 1 }));
+    assert_eq!(told, Answer::Refused(Refuse::Version { min: 2, max: 2 }));
 
     let scene = Scene::new(&Access::same_user());
     let (mut client, raw) = scene.bad_server();
