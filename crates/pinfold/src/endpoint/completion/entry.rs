@@ -9,6 +9,27 @@ use crate::{
 };
 
 /// The end of an operation whose result went to a [`CompletionQueue`](crate::CompletionQueue).
+///
+/// ```
+/// use pinfold::{CompletionQueue, Endpoint};
+///
+/// # fn main() -> pinfold::Result<()> {
+/// # let name = format!("local:doc-of-completion-{}", std::process::id());
+/// let endpoint = Endpoint::listen(&name)?;
+/// let itself = endpoint.connect(&name)?; // The endpoint calls itself.
+/// let peer = endpoint.accept()?;
+/// let queue = CompletionQueue::new()?;
+/// queue.add(77, endpoint.recv_owned(peer, 1, vec![0; 3]));
+/// endpoint.send(itself, 1, b"yes")?;
+/// let mut ended = Vec::new();
+/// queue.wait(&mut ended, 1, None)?;
+/// let mut completion = ended.remove(0);
+/// assert_eq!(completion.context, 77);
+/// assert!(completion.result.is_ok());
+/// assert_eq!(completion.take_buffer(), Some(b"yes".to_vec()));
+/// # Ok(())
+/// # }
+/// ```
 pub struct Completion {
     /// The number that was given with the operation.
     pub context: u64,
@@ -20,6 +41,34 @@ pub struct Completion {
 }
 
 /// The result of an operation that went well.
+///
+/// ```
+/// use pinfold::{Completed, CompletionQueue, Endpoint};
+///
+/// # fn main() -> pinfold::Result<()> {
+/// # let name = format!("local:doc-of-completed-{}", std::process::id());
+/// let endpoint = Endpoint::listen(&name)?;
+/// let itself = endpoint.connect(&name)?; // The endpoint calls itself.
+/// let peer = endpoint.accept()?;
+/// let queue = CompletionQueue::new()?;
+/// queue.add(0, endpoint.recv_request(peer, 1));
+/// queue.add(0, endpoint.send_owned(itself, 1, b"yes".to_vec()));
+/// let (mut ended, mut kinds) = (Vec::new(), Vec::new());
+/// while queue.outstanding() > 0 {
+///     queue.wait(&mut ended, 8, None)?;
+/// }
+/// for completion in ended {
+///     kinds.push(match completion.result? {
+///         Completed::Sent(receipt) => format!("{} sent", receipt.bytes),
+///         Completed::Message(message) => format!("{} came", message.len()),
+///         other => format!("{other:?}"), // Of an operation that was not posted here.
+///     });
+/// }
+/// kinds.sort();
+/// assert_eq!(kinds, ["3 came", "3 sent"]);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Completed {
