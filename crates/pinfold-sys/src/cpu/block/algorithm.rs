@@ -48,6 +48,18 @@ pub enum Stores {
 }
 
 /// A way to copy or to zero a block of memory.
+///
+/// ```
+/// use pinfold_sys::cpu::block::Algorithm; // `pinfold::Algorithm` is the same.
+///
+/// // The names are those that reports and receipts show.
+/// let streaming = Algorithm::all().filter(|algorithm| algorithm.to_string().contains("nt"));
+/// for algorithm in streaming {
+///     println!("{algorithm}, here: {}", algorithm.is_supported());
+/// }
+/// assert!(Algorithm::LIBC.is_supported());
+/// assert_eq!(Algorithm::from_id(Algorithm::LIBC.id()), Some(Algorithm::LIBC));
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Algorithm(u8);
 

@@ -25,6 +25,23 @@ pub fn size_class(len: usize) -> Option<usize> {
 }
 
 /// Operations and their bytes.
+///
+/// ```
+/// use pinfold::{CopyCount, Endpoint};
+///
+/// # fn main() -> pinfold::Result<()> {
+/// # let name = format!("local:doc-of-count-{}", std::process::id());
+/// let endpoint = Endpoint::listen(&name)?;
+/// let itself = endpoint.connect(&name)?; // The endpoint calls itself.
+/// let peer = endpoint.accept()?;
+/// endpoint.send_by(pinfold::Path::Eager, itself, 1, &[1; 5000])?;
+/// endpoint.recv(peer, 1)?;
+/// let mut all = CopyCount::default();
+/// endpoint.copies().copied.into_iter().for_each(|count| all += count);
+/// assert!(all.copies >= 2 && all.bytes >= 2 * 5000); // Into the ring, and out of it.
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Count {
     /// The number of copies.
@@ -41,6 +58,28 @@ impl AddAssign for Count {
 }
 
 /// The copies and zeroings up to some moment.
+///
+/// ```
+/// use pinfold::{Algorithm, Endpoint};
+///
+/// # fn main() -> pinfold::Result<()> {
+/// # let name = format!("local:doc-of-counts-{}", std::process::id());
+/// let endpoint = Endpoint::listen(&name)?;
+/// let itself = endpoint.connect(&name)?; // The endpoint calls itself.
+/// let peer = endpoint.accept()?;
+/// endpoint.send_by(pinfold::Path::Eager, itself, 1, &[1; 5000])?;
+/// endpoint.recv(peer, 1)?;
+/// let counts = endpoint.copies();
+/// for algorithm in Algorithm::all() {
+///     let count = counts.copied[algorithm.id() as usize];
+///     println!("{algorithm}: {} copies, {} bytes", count.copies, count.bytes);
+/// }
+/// // The class that begins at 4096 bytes is the fifth.
+/// assert_eq!(pinfold::CopyCounts::LEAST_BYTES << 4, 4096);
+/// assert!(counts.by_size[4].copies >= 1);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Counts {
     /// Copies, for each [`Algorithm::id`].

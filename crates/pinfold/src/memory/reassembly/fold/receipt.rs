@@ -8,6 +8,26 @@ use rustix::io::Errno;
 use super::super::{gather::Reasons, window::AllocError};
 
 /// The place of the bytes of a message.
+///
+/// ```
+/// use pinfold::{Arena, Endpoint, FoldPlace};
+///
+/// # fn main() -> pinfold::Result<()> {
+/// # let name = format!("local:doc-of-fold-place-{}", std::process::id());
+/// let endpoint = Endpoint::listen(&name)?;
+/// let itself = endpoint.connect(&name)?; // The endpoint calls itself.
+/// let peer = endpoint.accept()?;
+/// let arena = Arena::new()?;
+/// endpoint.give_vectored(itself, 1, [arena.alloc(3000)?, arena.alloc(5000)?])?;
+/// let view = endpoint.recv_view(peer, 1)?;
+/// let folded = view.folded().expect("it came in two pieces");
+/// match folded.place {
+///     FoldPlace::InPlace | FoldPlace::Window => assert!(folded.copied < folded.bytes),
+///     FoldPlace::Memory(why) => println!("all was copied, since {why:?}"),
+/// }
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
     /// The place where they came: they were contiguous.
@@ -19,6 +39,24 @@ pub enum Place {
 }
 
 /// The reason why a message did not go into the window.
+///
+/// ```
+/// use pinfold::{Arena, Endpoint, FoldPlace, NotInPlace};
+///
+/// # fn main() -> pinfold::Result<()> {
+/// # let name = format!("local:doc-of-fold-why-{}", std::process::id());
+/// let endpoint = Endpoint::listen(&name)?;
+/// let itself = endpoint.connect(&name)?; // The endpoint calls itself.
+/// let peer = endpoint.accept()?;
+/// let arena = Arena::new()?;
+/// endpoint.give_vectored(itself, 1, [arena.alloc(3000)?, arena.alloc(5000)?])?;
+/// let view = endpoint.recv_view(peer, 1)?;
+/// let folded = view.folded().expect("it came in two pieces");
+/// // Pieces this short cost less to copy than to map.
+/// assert_eq!(folded.place, FoldPlace::Memory(NotInPlace::Cheapest));
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Why {
@@ -42,6 +80,22 @@ pub enum Why {
 }
 
 /// The reason why no pages are moved at all.
+///
+/// ```
+/// use pinfold::{Arena, Endpoint, Unmoved};
+///
+/// # fn main() -> pinfold::Result<()> {
+/// # let name = format!("local:doc-of-fold-unmoved-{}", std::process::id());
+/// let endpoint = Endpoint::builder().listen(&name).move_pages(false).build()?;
+/// let itself = endpoint.connect(&name)?; // The endpoint calls itself.
+/// let arena = Arena::new()?;
+/// endpoint.give_vectored(itself, 1, [arena.alloc(3000)?, arena.alloc(5000)?])?;
+/// let view = endpoint.recv_view(endpoint.accept()?, 1)?;
+/// let folded = view.folded().expect("it came in two pieces");
+/// assert_eq!((folded.moved, folded.unmoved), (0, Some(Unmoved::Unwanted)));
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Unmoved {
@@ -70,6 +124,24 @@ impl From<&userfault::Error> for Unmoved {
 /// The receipt of a message: the ways taken, and the reasons.
 ///
 /// Identity: unless it is [in place](Place::InPlace), `moved + mapped + copied == bytes`.
+///
+/// ```
+/// use pinfold::{Arena, Endpoint};
+///
+/// # fn main() -> pinfold::Result<()> {
+/// # let name = format!("local:doc-of-fold-receipt-{}", std::process::id());
+/// let endpoint = Endpoint::listen(&name)?;
+/// let itself = endpoint.connect(&name)?; // The endpoint calls itself.
+/// let peer = endpoint.accept()?;
+/// let arena = Arena::new()?;
+/// endpoint.give_vectored(itself, 1, [arena.alloc(3000)?, arena.alloc(5000)?])?;
+/// let view = endpoint.recv_view(peer, 1)?;
+/// let folded = view.folded().expect("it came in two pieces");
+/// assert_eq!((folded.bytes, folded.pieces), (8000, 2));
+/// assert_eq!(folded.moved + folded.mapped + folded.copied, folded.bytes);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Receipt {
     /// Bytes of the message.
