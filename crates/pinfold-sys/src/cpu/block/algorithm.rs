@@ -52,12 +52,11 @@ pub enum Stores {
 /// ```
 /// use pinfold_sys::cpu::block::Algorithm; // `pinfold::Algorithm` is the same.
 ///
-/// // The names are those that reports and receipts show.
-/// let streaming = Algorithm::all().filter(|algorithm| algorithm.to_string().contains("nt"));
-/// for algorithm in streaming {
-///     println!("{algorithm}, here: {}", algorithm.is_supported());
-/// }
-/// assert!(Algorithm::LIBC.is_supported());
+/// // Names are those that reports and receipts show.
+/// assert_eq!("avx2+streaming".parse::<Algorithm>().unwrap().to_string(), "avx2+streaming");
+/// let here: Vec<Algorithm> = Algorithm::all().filter(|one| one.is_supported()).collect();
+/// assert!(here.contains(&Algorithm::LIBC));
+/// // A number for tables.
 /// assert_eq!(Algorithm::from_id(Algorithm::LIBC.id()), Some(Algorithm::LIBC));
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
