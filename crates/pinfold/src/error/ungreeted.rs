@@ -7,12 +7,12 @@
 /// use pinfold::{Endpoint, Error, Progress, Ungreeted};
 ///
 /// # fn main() -> pinfold::Result<()> {
-/// let builder = || Endpoint::builder().progress(Progress::Dedicated);
-/// let server = builder().listen("tcp:127.0.0.1:0").key(&[1; 32]).build()?;
-/// let client = Endpoint::builder().key(&[2; 32]).build()?;
+/// let server = Endpoint::builder().listen("tcp:127.0.0.1:0").key(&[1; 32]);
+/// let server = server.progress(Progress::Dedicated).build()?;
+/// let client = Endpoint::new()?;
 /// match client.connect(&server.listens_at().expect("it listens")) {
-///     Err(Error::Greeting { reason, .. }) => assert_eq!(reason, Ungreeted::OtherKey),
-///     other => panic!("their keys differ: {other:?}"),
+///     Err(Error::Greeting { reason, .. }) => assert_eq!(reason, Ungreeted::NoKey),
+///     other => panic!("it has no key: {other:?}"),
 /// }
 /// # Ok(())
 /// # }

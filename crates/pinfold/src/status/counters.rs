@@ -130,7 +130,7 @@ impl AddAssign for OneSidedCount {
 /// endpoint.recv(peer, 1)?;
 /// let counters = endpoint.counters();
 /// let sent: u64 = counters.sent.iter().map(|path| path.messages).sum();
-/// assert_eq!((sent, counters.unexpected), (1, 1)); // It came before its receive.
+/// assert_eq!((sent, counters.copied_kernel), (1, 0));
 /// assert_eq!((counters.peers_joined, counters.peers_gone), (2, 0));
 /// # Ok(())
 /// # }

@@ -34,11 +34,12 @@ pub fn size_class(len: usize) -> Option<usize> {
 /// let endpoint = Endpoint::listen(&name)?;
 /// let itself = endpoint.connect(&name)?; // The endpoint calls itself.
 /// let peer = endpoint.accept()?;
-/// endpoint.send_by(pinfold::Path::Eager, itself, 1, &[1; 5000])?;
-/// endpoint.recv(peer, 1)?;
+/// let sending = endpoint.send_owned(itself, 1, vec![1; 1 << 20]);
+/// endpoint.recv_into(peer, 1, &mut vec![0; 1 << 20])?;
+/// sending.wait().0?;
 /// let mut all = CopyCount::default();
 /// endpoint.copies().copied.into_iter().for_each(|count| all += count);
-/// assert!(all.copies >= 2 && all.bytes >= 2 * 5000); // Into the ring, and out of it.
+/// assert!(all.copies > 0 && all.bytes >= 256 * all.copies); // Shorter ones are not counted.
 /// # Ok(())
 /// # }
 /// ```
@@ -60,23 +61,25 @@ impl AddAssign for Count {
 /// The copies and zeroings up to some moment.
 ///
 /// ```
-/// use pinfold::{Algorithm, Endpoint};
+/// use pinfold::{Algorithm, CopyCount, CopyCounts, Endpoint};
 ///
 /// # fn main() -> pinfold::Result<()> {
 /// # let name = format!("local:doc-of-counts-{}", std::process::id());
 /// let endpoint = Endpoint::listen(&name)?;
 /// let itself = endpoint.connect(&name)?; // The endpoint calls itself.
 /// let peer = endpoint.accept()?;
-/// endpoint.send_by(pinfold::Path::Eager, itself, 1, &[1; 5000])?;
-/// endpoint.recv(peer, 1)?;
+/// let sending = endpoint.send_owned(itself, 1, vec![1; 1 << 20]);
+/// endpoint.recv_into(peer, 1, &mut vec![0; 1 << 20])?;
+/// sending.wait().0?;
 /// let counts = endpoint.copies();
 /// for algorithm in Algorithm::all() {
 ///     let count = counts.copied[algorithm.id() as usize];
 ///     println!("{algorithm}: {} copies, {} bytes", count.copies, count.bytes);
 /// }
-/// // The class that begins at 4096 bytes is the fifth.
-/// assert_eq!(pinfold::CopyCounts::LEAST_BYTES << 4, 4096);
-/// assert!(counts.by_size[4].copies >= 1);
+/// // The same, by size: a class for each doubling, from 256 bytes on.
+/// assert_eq!(CopyCounts::LEAST_BYTES, 256);
+/// let sum = |parts: &[CopyCount]| parts.iter().map(|part| part.bytes).sum::<u64>();
+/// assert_eq!(sum(&counts.by_size), sum(&counts.copied) + sum(&counts.zeroed));
 /// # Ok(())
 /// # }
 /// ```

@@ -82,16 +82,27 @@ pub enum Why {
 /// The reason why no pages are moved at all.
 ///
 /// ```
-/// use pinfold::{Arena, Endpoint, Unmoved};
+/// use pinfold::{Endpoint, Message, Path, PathSet, Unmoved};
 ///
 /// # fn main() -> pinfold::Result<()> {
 /// # let name = format!("local:doc-of-fold-unmoved-{}", std::process::id());
-/// let endpoint = Endpoint::builder().listen(&name).move_pages(false).build()?;
+/// // Only messages that the library stores come in pieces, where its memory for them has holes.
+/// let only = PathSet::only(&[Path::Inline, Path::Eager]);
+/// let endpoint = Endpoint::builder().listen(&name).paths(only).move_pages(false).build()?;
 /// let itself = endpoint.connect(&name)?; // The endpoint calls itself.
-/// let arena = Arena::new()?;
-/// endpoint.give_vectored(itself, 1, [arena.alloc(3000)?, arena.alloc(5000)?])?;
-/// let view = endpoint.recv_view(endpoint.accept()?, 1)?;
-/// let folded = view.folded().expect("it came in two pieces");
+/// let peer = endpoint.accept()?;
+/// let next = |len: usize| -> pinfold::Result<Message> {
+///     let sending = endpoint.send_owned(itself, 1, vec![1; len]);
+///     let message = endpoint.recv(peer, 1)?;
+///     sending.wait().0?;
+///     Ok(message)
+/// };
+/// let mut held = (0..15).map(|_| next(2 << 20)).collect::<pinfold::Result<Vec<_>>>()?;
+/// for at in (0..8).rev() {
+///     held.remove(2 * at);
+/// }
+/// let message = next(8 << 20)?;
+/// let folded = message.folded().expect("it came in pieces");
 /// assert_eq!((folded.moved, folded.unmoved), (0, Some(Unmoved::Unwanted)));
 /// # Ok(())
 /// # }
