@@ -33,9 +33,9 @@ use crate::{ArenaBuf, FrozenBuf, Message, SharedBuf, memory::scatter::Scatter};
 ///     }
 /// }
 ///
-/// let endpoint = Endpoint::listen(&name)?;
-/// let itself = endpoint.connect(&name)?; // The endpoint calls itself.
-/// let peer = endpoint.accept()?;
+/// # let endpoint = Endpoint::listen(&name)?;
+/// # let itself = endpoint.connect(&name)?; // The endpoint calls itself.
+/// # let peer = endpoint.accept()?;
 /// let (receipt, line) = endpoint.send_owned(itself, 1, Line("a line".into())).wait();
 /// assert_eq!(receipt?.bytes, 6);
 /// assert_eq!(&*endpoint.recv(peer, 1)?, line.0.as_bytes());
@@ -76,9 +76,9 @@ pub unsafe trait OwnedBuf: Send + 'static {
 ///     }
 /// }
 ///
-/// let endpoint = Endpoint::listen(&name)?;
-/// let itself = endpoint.connect(&name)?; // The endpoint calls itself.
-/// let peer = endpoint.accept()?;
+/// # let endpoint = Endpoint::listen(&name)?;
+/// # let itself = endpoint.connect(&name)?; // The endpoint calls itself.
+/// # let peer = endpoint.accept()?;
 /// endpoint.send(itself, 1, &[0xff; 8])?;
 /// let (received, pixels) = endpoint.recv_owned(peer, 1, Pixels(Box::new([0; 2]))).wait();
 /// assert_eq!(received?.len, 8);

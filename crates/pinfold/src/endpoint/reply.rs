@@ -44,9 +44,9 @@ use crate::{
 /// let peer = client.connect(&name)?;
 /// // Both requests are out before the program waits for either.
 /// let replies = [client.request(peer, 1, &[10]), client.request(peer, 1, &[20])];
-/// let answers: Vec<u8> = replies.map(|reply| reply.wait().map(|answer| answer[0]))
-///     .into_iter().collect::<pinfold::Result<_>>()?;
-/// assert_eq!(answers, [11, 21]);
+/// for (reply, expected) in replies.into_iter().zip([11, 21]) {
+///     assert_eq!(*reply.wait()?, [expected]);
+/// }
 /// # drop(server);
 /// # Ok(())
 /// # }

@@ -27,16 +27,15 @@ pub fn size_class(len: usize) -> Option<usize> {
 /// Operations and their bytes.
 ///
 /// ```
-/// use pinfold::{CopyCount, Endpoint};
+/// use pinfold::{CopyCount, Endpoint, Path};
 ///
 /// # fn main() -> pinfold::Result<()> {
 /// # let name = format!("local:doc-of-count-{}", std::process::id());
 /// let endpoint = Endpoint::listen(&name)?;
 /// let itself = endpoint.connect(&name)?; // The endpoint calls itself.
 /// let peer = endpoint.accept()?;
-/// let sending = endpoint.send_owned(itself, 1, vec![1; 1 << 20]);
-/// endpoint.recv_into(peer, 1, &mut vec![0; 1 << 20])?;
-/// sending.wait().0?;
+/// endpoint.send_by(Path::Eager, itself, 1, &[1; 5000])?;
+/// endpoint.recv(peer, 1)?;
 /// let mut all = CopyCount::default();
 /// endpoint.copies().copied.into_iter().for_each(|count| all += count);
 /// assert!(all.copies > 0 && all.bytes >= 256 * all.copies); // Shorter ones are not counted.
@@ -61,16 +60,15 @@ impl AddAssign for Count {
 /// The copies and zeroings up to some moment.
 ///
 /// ```
-/// use pinfold::{Algorithm, CopyCount, CopyCounts, Endpoint};
+/// use pinfold::{Algorithm, CopyCount, CopyCounts, Endpoint, Path};
 ///
 /// # fn main() -> pinfold::Result<()> {
 /// # let name = format!("local:doc-of-counts-{}", std::process::id());
-/// let endpoint = Endpoint::listen(&name)?;
-/// let itself = endpoint.connect(&name)?; // The endpoint calls itself.
-/// let peer = endpoint.accept()?;
-/// let sending = endpoint.send_owned(itself, 1, vec![1; 1 << 20]);
-/// endpoint.recv_into(peer, 1, &mut vec![0; 1 << 20])?;
-/// sending.wait().0?;
+/// # let endpoint = Endpoint::listen(&name)?;
+/// # let itself = endpoint.connect(&name)?; // The endpoint calls itself.
+/// # let peer = endpoint.accept()?;
+/// endpoint.send_by(Path::Eager, itself, 1, &[1; 5000])?;
+/// endpoint.recv(peer, 1)?;
 /// let counts = endpoint.copies();
 /// for algorithm in Algorithm::all() {
 ///     let count = counts.copied[algorithm.id() as usize];

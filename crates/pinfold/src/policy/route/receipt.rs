@@ -24,7 +24,7 @@ use crate::{
 /// let endpoint = Endpoint::listen(&name)?;
 /// let itself = endpoint.connect(&name)?; // The endpoint calls itself.
 /// let peer = endpoint.accept()?;
-/// endpoint.send(itself, 1, &[7; 1000])?;
+/// endpoint.send_by(Path::Eager, itself, 1, &[7; 1000])?;
 /// let receipt = endpoint.recv(peer, 1)?.receipt();
 /// assert_eq!((receipt.path, receipt.bytes, receipt.copied_user), (Path::Eager, 1000, 1000));
 /// for (path, why) in receipt.refusals() {

@@ -21,10 +21,12 @@ use super::super::{gather::Reasons, window::AllocError};
 /// endpoint.give_vectored(itself, 1, [arena.alloc(3000)?, arena.alloc(5000)?])?;
 /// let view = endpoint.recv_view(peer, 1)?;
 /// let folded = view.folded().expect("it came in two pieces");
-/// match folded.place {
-///     FoldPlace::InPlace | FoldPlace::Window => assert!(folded.copied < folded.bytes),
-///     FoldPlace::Memory(why) => println!("all was copied, since {why:?}"),
-/// }
+/// let copied = match folded.place {
+///     FoldPlace::InPlace => 0,
+///     FoldPlace::Window => folded.copied, // The rest was mapped or moved.
+///     FoldPlace::Memory(_) => folded.bytes,
+/// };
+/// assert_eq!(folded.copied, copied);
 /// # Ok(())
 /// # }
 /// ```
@@ -86,17 +88,18 @@ pub enum Why {
 ///
 /// # fn main() -> pinfold::Result<()> {
 /// # let name = format!("local:doc-of-fold-unmoved-{}", std::process::id());
-/// // Only messages that the library stores come in pieces, where its memory for them has holes.
+/// // Messages that the library stores come in pieces where its memory for them has holes.
 /// let only = PathSet::only(&[Path::Inline, Path::Eager]);
 /// let endpoint = Endpoint::builder().listen(&name).paths(only).move_pages(false).build()?;
 /// let itself = endpoint.connect(&name)?; // The endpoint calls itself.
 /// let peer = endpoint.accept()?;
-/// let next = |len: usize| -> pinfold::Result<Message> {
-///     let sending = endpoint.send_owned(itself, 1, vec![1; len]);
-///     let message = endpoint.recv(peer, 1)?;
-///     sending.wait().0?;
-///     Ok(message)
-/// };
+/// # let next = |len: usize| -> pinfold::Result<Message> {
+/// #     let sending = endpoint.send_owned(itself, 1, vec![1; len]);
+/// #     let message = endpoint.recv(peer, 1)?;
+/// #     sending.wait().0?;
+/// #     Ok(message)
+/// # };
+/// // Messages that come back to back; then every second one is dropped.
 /// let mut held = (0..15).map(|_| next(2 << 20)).collect::<pinfold::Result<Vec<_>>>()?;
 /// for at in (0..8).rev() {
 ///     held.remove(2 * at);
