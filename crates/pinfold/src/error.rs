@@ -52,10 +52,10 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 /// # let name = format!("local:doc-of-error-{}", std::process::id());
 /// let endpoint = Endpoint::new()?;
 /// match endpoint.connect(&name) {
-///     Err(Error::NameGone { name: gone }) => assert_eq!(gone, name), // To be tried again later.
+///     Err(Error::NameGone { name: gone }) => assert_eq!(gone, name), // It may come.
 ///     other => panic!("nobody listens there: {other:?}"),
 /// }
-/// // Each has words that say what to do.
+/// // Errors have words that say what to do.
 /// let error = Endpoint::listen("somewhere").unwrap_err();
 /// assert!(error.to_string().contains("write local:NAME"), "{error}");
 /// # Ok(())

@@ -156,7 +156,7 @@ impl fmt::Debug for Handoff {
 /// head.copy_from_slice(b"head ");
 /// body.copy_from_slice(b"body");
 /// let handoff = endpoint.handoff_vectored(itself, 1, [head, body]);
-/// let view = endpoint.recv_view(peer, 1)?; // One message.
+/// let view = endpoint.recv_view(peer, 1)?; // The parts are one message.
 /// assert_eq!(view.to_vec()?, b"head body");
 /// drop(view);
 /// let (receipt, parts) = handoff.wait();

@@ -22,7 +22,7 @@ use crate::{
 /// endpoint.send(itself, 7, b"some words")?;
 /// let message = endpoint.recv(peer, ..)?;
 /// assert_eq!((message.peer(), message.tag(), message.len()), (peer, 7, 10));
-/// assert_eq!(message.split(|byte| *byte == b' ').count(), 2); // It is a slice.
+/// assert_eq!(message.split(|byte| *byte == b' ').count(), 2); // A message is a slice.
 /// assert_eq!(message.into_vec(), b"some words");
 /// # Ok(())
 /// # }

@@ -323,7 +323,7 @@ pub(crate) use request_methods;
 /// let endpoint = Endpoint::listen(&name)?;
 /// let itself = endpoint.connect(&name)?; // The endpoint calls itself.
 /// let peer = endpoint.accept()?;
-/// let sending = endpoint.send_owned(itself, 1, vec![5; 1 << 20]); // Never waits.
+/// let sending = endpoint.send_owned(itself, 1, vec![5; 1 << 20]); // The call never waits.
 /// assert_eq!(endpoint.recv(peer, 1)?.len(), 1 << 20);
 /// let (receipt, buffer) = sending.wait();
 /// assert_eq!(receipt?.bytes, buffer.len() as u64);

@@ -12,7 +12,7 @@ use std::fmt;
 /// let server = Endpoint::builder()
 ///     .listen(&name)
 ///     .progress(Progress::Dedicated)
-///     .handle(1, |_| {}) // Forgets to answer.
+///     .handle(1, |_| {}) // The handler forgets to answer.
 ///     .build()?;
 /// let client = Endpoint::new()?;
 /// let peer = client.connect(&name)?;

@@ -166,7 +166,7 @@ pub struct EndpointStatus {
 /// let called = seen.peers.iter().find(|peer| peer.address.is_some()).unwrap();
 /// assert_eq!((called.pid, called.queued, called.waits), (std::process::id(), 0, None));
 /// assert!(called.paths.contains(Path::Eager));
-/// assert_eq!(called.refused(Path::Eager), None); // Of a path that it has not, the reason.
+/// assert_eq!(called.refused(Path::Eager), None); // Other paths may have a reason.
 /// # Ok(())
 /// # }
 /// ```
@@ -242,9 +242,9 @@ impl PeerStatus {
 /// ```
 /// # fn main() -> pinfold::Result<()> {
 /// let endpoint = pinfold::Endpoint::new()?;
-/// let view = pinfold::status::endpoints()?; // Of all processes that may be looked into.
+/// let view = pinfold::status::endpoints()?; // All processes that may be looked into.
 /// for trouble in &view.troubles {
-///     eprintln!("{trouble}"); // Such as: worker (pid 17) has an endpoint of another version.
+///     eprintln!("{trouble}"); // A line such as: worker (pid 17) has an endpoint of ...
 /// }
 /// assert!(view.troubles.iter().all(|trouble| trouble.pid != std::process::id()));
 /// # Ok(())

@@ -15,7 +15,7 @@ use crate::{
 ///
 /// let here = Versions::of_this_library();
 /// assert!(here.tcp.0 <= here.tcp.1);
-/// // For a line of a log, beside that of the other side.
+/// // Logs show this beside the versions of the other side.
 /// println!("pinfold {}\n{here}", here.library);
 /// assert!(here.to_string().contains(&format!("on one host: version {}", here.local)));
 /// ```

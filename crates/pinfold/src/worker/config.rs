@@ -22,7 +22,7 @@ use crate::{
 /// # fn main() -> pinfold::Result<()> {
 /// # let name = format!("local:doc-of-progress-{}", std::process::id());
 /// let server = Endpoint::builder().listen(&name).progress(Progress::Dedicated).build()?;
-/// let client = Endpoint::new()?; // Without a thread: `Progress::Inline`.
+/// let client = Endpoint::new()?; // The client has no thread: `Progress::Inline`.
 /// // No call of the server's is needed: its thread lets the client in.
 /// let peer = client.connect(&name)?;
 /// client.send(peer, 1, b"hello")?;

@@ -56,7 +56,7 @@ pub enum Stores {
 /// assert_eq!("avx2+streaming".parse::<Algorithm>().unwrap().to_string(), "avx2+streaming");
 /// let here: Vec<Algorithm> = Algorithm::all().filter(|one| one.is_supported()).collect();
 /// assert!(here.contains(&Algorithm::LIBC));
-/// // A number for tables.
+/// // Numbers are for tables.
 /// assert_eq!(Algorithm::from_id(Algorithm::LIBC.id()), Some(Algorithm::LIBC));
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]

@@ -42,7 +42,7 @@ use self::{core::Core, queue::Queue};
 /// let config = EngineConfig { threads: 1, bytes_min: 64 << 10, ..EngineConfig::default() };
 /// let engine = CopyEngine::new(config);
 /// assert!(engine.copy(vec![1; 1000], vec![0; 1000]).is_ok());
-/// assert_eq!(engine.counts().short, 1); // Shorter than `bytes_min`: its submitter did it.
+/// assert_eq!(engine.counts().short, 1); // Shorter than `bytes_min`, it is done at once.
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EngineConfig {

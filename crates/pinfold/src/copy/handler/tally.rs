@@ -74,7 +74,7 @@ impl AddAssign for Count {
 ///     let count = counts.copied[algorithm.id() as usize];
 ///     println!("{algorithm}: {} copies, {} bytes", count.copies, count.bytes);
 /// }
-/// // The same, by size: a class for each doubling, from 256 bytes on.
+/// // `by_size` has the same by classes of sizes, which begin at 256 bytes and double.
 /// assert_eq!(CopyCounts::LEAST_BYTES, 256);
 /// let sum = |parts: &[CopyCount]| parts.iter().map(|part| part.bytes).sum::<u64>();
 /// assert_eq!(sum(&counts.by_size), sum(&counts.copied) + sum(&counts.zeroed));

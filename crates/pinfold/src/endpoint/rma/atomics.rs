@@ -49,7 +49,7 @@ pub trait AtomicWord: Copy + sealed::Word {}
 /// let remote = endpoint.open_region(itself, &region.key().unwrap())?;
 /// assert_eq!(remote.atomic(0, AtomicChange::Add(5u32)).wait()?, 0);
 /// assert_eq!(remote.atomic(0, AtomicChange::Max(3u32)).wait()?, 5);
-/// // Replaced, for the word is 5; a result other than 5 would say that it was not.
+/// // The word is replaced, for it is 5; any other result would say that it was not.
 /// assert_eq!(remote.atomic(0, AtomicChange::Replace(5u32, 9)).wait()?, 5);
 /// assert_eq!(region.to_vec()?[..4], 9u32.to_ne_bytes());
 /// # Ok(())

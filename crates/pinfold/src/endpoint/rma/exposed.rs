@@ -44,7 +44,7 @@ const LOOK: Duration = Duration::from_micros(50);
 /// let exposed = unsafe { owner.expose(at..at + 8, Rights::ReadWrite)? };
 /// let space = user.open_space(peer, &exposed.key())?;
 /// assert_eq!(space.fetch_add(at as u64, 2u64)?, 40);
-/// exposed.revoke()?; // From here on no peer changes it.
+/// exposed.revoke()?; // No peer changes the word from here on.
 /// assert_eq!(COUNT.load(SeqCst), 42);
 /// assert!(space.fetch_add(at as u64, 2u64).is_err());
 /// # Ok(())

@@ -72,7 +72,7 @@ pub struct CopyRequest<B: Send + 'static> {
 /// let region = endpoint.region(64, Rights::ReadWrite)?;
 /// let remote = endpoint.open_region(itself, &region.key().unwrap())?;
 /// let first = remote.atomic(0, AtomicChange::Add(1u64));
-/// let second = remote.atomic(0, AtomicChange::Add(1u64)); // Posted before the first has ended.
+/// let second = remote.atomic(0, AtomicChange::Add(1u64)); // The first may not have ended yet.
 /// assert_eq!((first.wait()?, second.wait()?), (0, 1)); // The old values of the word.
 /// # Ok(())
 /// # }

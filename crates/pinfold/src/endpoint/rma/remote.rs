@@ -181,7 +181,7 @@ mod sealed {
 /// let itself = endpoint.connect(&name)?; // The endpoint calls itself.
 /// let region = endpoint.region(64, Rights::ReadWrite)?;
 /// let remote = endpoint.open_region(itself, &region.key().unwrap())?;
-/// assert_eq!(remote.write(0, b"written")?.path, Path::Mapped); // By plain stores.
+/// assert_eq!(remote.write(0, b"written")?.path, Path::Mapped); // The bytes were stored there.
 /// assert_eq!(remote.fetch_add(8, 5u64)?, 0); // The old value of the word.
 /// let mut bytes = [0; 16];
 /// remote.read(0, &mut bytes)?;

@@ -23,7 +23,7 @@ use crate::Result;
 /// # fn main() -> pinfold::Result<()> {
 /// let arena = pinfold::Arena::new()?;
 /// let mut buf = arena.alloc_zeroed(8)?;
-/// buf[..5].copy_from_slice(b"bytes"); // It is a slice.
+/// buf[..5].copy_from_slice(b"bytes"); // A buffer is a slice.
 /// assert_eq!(&*buf, b"bytes\0\0\0");
 /// drop(buf);
 /// assert_eq!(arena.stats().buffers, 0);

@@ -109,7 +109,7 @@ impl Arena {
 /// let itself = endpoint.connect(&name)?; // The endpoint calls itself.
 /// let peer = endpoint.accept()?;
 /// let arena = SharedArena::builder().bytes_max(64 << 20).build_shared()?;
-/// // Its sender can copy a long message straight to where it is received.
+/// // A sender can copy a long message straight to where it is received.
 /// let receiving = endpoint.recv_owned(peer, 1, arena.alloc(1 << 20)?);
 /// endpoint.send(itself, 1, &vec![3; 1 << 20])?;
 /// let (received, buf) = receiving.wait();

@@ -8,7 +8,7 @@
 /// let arena = pinfold::Arena::builder().bytes_budget(16 << 20).build()?;
 /// let buf = arena.alloc(1000)?;
 /// let stats = arena.stats();
-/// assert_eq!((stats.buffers, stats.bytes_live), (1, 1024)); // By 64 bytes.
+/// assert_eq!((stats.buffers, stats.bytes_live), (1, 1024)); // Buffers take multiples of 64 bytes.
 /// assert!(stats.bytes_committed >= 1024 && stats.bytes_committed <= 16 << 20);
 /// drop(buf);
 /// assert_eq!((arena.stats().bytes_live, arena.stats().bytes_live_peak), (0, 1024));

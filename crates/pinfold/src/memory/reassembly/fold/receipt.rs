@@ -99,7 +99,7 @@ pub enum Why {
 /// #     sending.wait().0?;
 /// #     Ok(message)
 /// # };
-/// // Messages that come back to back; then every second one is dropped.
+/// // `next` sends a message and receives it; then every second one is dropped.
 /// let mut held = (0..15).map(|_| next(2 << 20)).collect::<pinfold::Result<Vec<_>>>()?;
 /// for at in (0..8).rev() {
 ///     held.remove(2 * at);
