@@ -30,10 +30,11 @@ mpi-test: ## Run mpi4py's suite over Pinfold under MPICH and Open MPI, and over 
 bench-mpi: ## Measure MPI over Pinfold beside its rivals; ARGS="--rounds N --only GROUP"
 	@scripts/bench-mpi.sh $(ARGS)
 
-lint: ## Check formatting, rules, circles, the map, clippy and the documentation
+lint: ## Check formatting, rules, examples, circles, the map, clippy and the documentation
 	@scripts/setup.sh
 	@scripts/fmt.sh
 	@scripts/rules.sh
+	@scripts/examples.sh
 	@scripts/map.sh
 	@scripts/circles.sh
 	@scripts/clippy.sh

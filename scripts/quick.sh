@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# What can be known in a minute or two: formatting, the rules, and of each crate with changed files clippy's word and
-# its unit tests. Changed since BASE (HEAD); where nothing is, since the commit before. Then: make test.
+# What can be known in a minute or two: formatting, the rules, examples, and of each crate with changed files clippy's
+# word and its unit tests. Changed since BASE (HEAD); where nothing is, since the commit before. Then: make test.
 . "$(dirname "$0")/lib.sh"
 
 changed() { { git diff --name-only "$1"; git ls-files --others --exclude-standard; } | sort -u; }
@@ -11,6 +11,7 @@ mapfile -t crates < <(sed -n 's|^crates/\([^/]*\)/.*|\1|p; s|^tests/.*|pinfold-t
 
 scripts/fmt.sh
 scripts/rules.sh
+scripts/examples.sh
 [ ${#crates[@]} -gt 0 ] || { say "no crate has changed since $base"; exit 0; }
 say "since $base: ${crates[*]}"
 packages=("${crates[@]/#/--package=}")

@@ -4,7 +4,7 @@
 . "$(dirname "$0")/lib.sh"
 
 checks=("$@")
-[ $# -gt 0 ] || checks=(fmt mutations rules map circles packages clippy doc tests loom fuzz nobody python mpi)
+[ $# -gt 0 ] || checks=(fmt mutations rules examples map circles packages clippy doc tests loom fuzz nobody python mpi)
 
 scripts/setup.sh || { echo "0 passed, 1 failed, 0 skipped"; exit 1; }
 

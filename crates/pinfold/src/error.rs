@@ -1,137 +1,66 @@
 //! The errors, each with its own name and the facts needed to act on it.
 
-use std::{fmt, io, time::Duration};
+use std::{io, time::Duration};
 
 use pinfold_sys::failed::Failed;
 
 use crate::policy::route::{Path, Receipt, Refusal};
 
+mod gone;
+mod not_handled;
 mod outstanding;
 mod remedy;
 mod ungreeted;
+mod untaken;
 
-pub use outstanding::Outstanding;
 pub(crate) use remedy::ELSEWHERE;
-pub use ungreeted::Ungreeted;
+pub use {
+    gone::Gone, not_handled::NotHandled, outstanding::Outstanding, ungreeted::Ungreeted,
+    untaken::Untaken,
+};
 
 use self::outstanding::listed;
 
 /// The result of a Pinfold operation.
+///
+/// ```
+/// use pinfold::{Endpoint, Result};
+///
+/// # fn main() -> pinfold::Result<()> {
+/// /// Sends a message to whoever listens at an address; `?` passes each failure on.
+/// fn tell(address: &str, text: &str) -> Result<()> {
+///     let endpoint = Endpoint::new()?;
+///     let peer = endpoint.connect(address)?;
+///     endpoint.send(peer, 0, text.as_bytes())?;
+///     Ok(())
+/// }
+///
+/// assert!(tell("local:doc-of-nobody", "hello").is_err()); // Nobody listens there.
+/// # Ok(())
+/// # }
+/// ```
 pub type Result<T, E = Error> = std::result::Result<T, E>;
-
-/// The way in which a peer came to be gone.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum Gone {
-    /// Its process ended without closing its endpoint.
-    Died,
-    /// It closed its endpoint, or disconnected.
-    Closed,
-    /// This side disconnected it.
-    Disconnected,
-    /// It broke the protocol and was cut off.
-    Misbehaved(&'static str),
-    /// The connection with its host broke, and there was no other in time
-    /// ([`Builder::reconnect_timeout`](crate::Builder::reconnect_timeout)): the last `errno`
-    /// (`ETIMEDOUT`, `ECONNRESET`, `ECONNREFUSED`, ...).
-    Lost(i32),
-    /// The connection with its host broke, and when there was another the peer did not know this
-    /// endpoint any more: it had waited for less long, or had disconnected.
-    Forgot,
-}
-
-/// The reason why a send with a deadline had not gone when its time was up.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Untaken {
-    /// Its receive is not posted, and the receiver's store for unexpected messages is full.
-    NoCredit {
-        /// Bytes that the receiver stores for this sender, with 128 for each message.
-        credit: u64,
-    },
-    /// Its receive is not posted, and it is too long to be stored there.
-    NoReceive,
-    /// Earlier messages to this peer have not gone yet: it does not look.
-    Behind,
-    /// The receiver knows of it, and did not answer when it was to be taken back: it may receive it
-    /// yet, once.
-    Unsure,
-}
-
-impl fmt::Display for Untaken {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Untaken::NoCredit { credit } => write!(
-                f,
-                "no receive for it is posted there, and the {credit} bytes that it stores for messages without \
-                 one are in use; have it receive them, or raise Builder::unexpected_bytes_max there"
-            ),
-            Untaken::NoReceive => write!(f, "no receive for it is posted there"),
-            Untaken::Behind => write!(
-                f,
-                "what was sent before has not gone yet; have it receive, or make progress on its own \
-                 (Progress::Dedicated)"
-            ),
-            Untaken::Unsure => write!(
-                f,
-                "it knows of the message and does not answer; it may receive the message yet, so do not \
-                 send it again unless twice is no harm"
-            ),
-        }
-    }
-}
-
-/// The reason why an active message was not handled, or a request not answered.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum NotHandled {
-    /// The peer has no handler of that number.
-    NoHandler,
-    /// The handler panicked before it answered.
-    Panicked,
-    /// The handler ended, or dropped its [`Replier`](crate::Replier), without an answer.
-    NoAnswer,
-    /// The message is longer than the peer takes
-    /// ([`Builder::active_bytes_max`](crate::Builder::active_bytes_max)), or has memory for.
-    TooLong,
-}
-
-impl fmt::Display for NotHandled {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            NotHandled::NoHandler => "it has no such handler; register one there first",
-            NotHandled::Panicked => "the handler panicked; see that process's log",
-            NotHandled::NoAnswer => "the handler ended without an answer",
-            NotHandled::TooLong => {
-                "the message is longer than it takes; send it in parts, or raise its \
-                 Builder::active_bytes_max"
-            }
-        })
-    }
-}
-
-impl std::fmt::Display for Gone {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Gone::Died => f.write_str("its process ended without closing the endpoint"),
-            Gone::Closed => f.write_str("it closed the connection"),
-            Gone::Disconnected => f.write_str("this endpoint disconnected it"),
-            Gone::Misbehaved(how) => write!(f, "it broke the protocol and was cut off: {how}"),
-            Gone::Lost(errno) => {
-                let how = io::Error::from_raw_os_error(*errno);
-                write!(f, "the connection with its host broke: {how}")
-            }
-            Gone::Forgot => f.write_str(
-                "the connection with its host broke, and it did not wait for another; \
-                 give both sides the same Builder::reconnect_timeout",
-            ),
-        }
-    }
-}
 
 /// The reason why an operation failed.
 ///
 /// A full ring, an exhausted budget or spent credit is never an error: the operation waits.
+///
+/// ```
+/// use pinfold::{Endpoint, Error};
+///
+/// # fn main() -> pinfold::Result<()> {
+/// # let name = format!("local:doc-of-error-{}", std::process::id());
+/// let endpoint = Endpoint::new()?;
+/// match endpoint.connect(&name) {
+///     Err(Error::NameGone { name: gone }) => assert_eq!(gone, name), // It may come.
+///     other => panic!("nobody listens there: {other:?}"),
+/// }
+/// // Errors have words that say what to do.
+/// let error = Endpoint::listen("somewhere").unwrap_err();
+/// assert!(error.to_string().contains("write local:NAME"), "{error}");
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {

@@ -171,6 +171,24 @@ pub use self::{
 /// One number, and not two of half its width: a pattern or a result that carries one passes in
 /// registers, and its parts are never read wider than they were written, which would wait for all
 /// stores before.
+///
+/// ```
+/// use std::collections::HashMap;
+/// use pinfold::{Endpoint, PeerId};
+///
+/// # fn main() -> pinfold::Result<()> {
+/// # let name = format!("local:doc-of-peer-id-{}", std::process::id());
+/// let endpoint = Endpoint::listen(&name)?;
+/// let itself = endpoint.connect(&name)?; // The endpoint calls itself.
+/// let peer = endpoint.accept()?;
+/// let mut names = HashMap::from([(peer, "the caller")]);
+/// endpoint.send(itself, 1, b"hello")?;
+/// let from: PeerId = endpoint.recv(.., 1)?.peer();
+/// assert_eq!(names.remove(&from), Some("the caller"));
+/// assert_eq!(PeerId::from_bits(from.to_bits()), from);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct PeerId(u64);
 

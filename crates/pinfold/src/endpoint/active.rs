@@ -142,6 +142,29 @@ pub(crate) enum Debt {
 }
 
 /// An active message, as its handler sees it.
+///
+/// ```
+/// use pinfold::{Endpoint, Progress};
+///
+/// # fn main() -> pinfold::Result<()> {
+/// # let name = format!("local:doc-of-active-{}", std::process::id());
+/// const GREET: u32 = 3;
+/// let server = Endpoint::builder()
+///     .listen(&name)
+///     .progress(Progress::Dedicated)
+///     .handle(GREET, |active| {
+///         assert!(active.is_request());
+///         let answer = [b"hello, ", active.payload()].concat();
+///         active.reply(&answer).unwrap();
+///     })
+///     .build()?;
+/// let client = Endpoint::new()?;
+/// let answer = client.request(client.connect(&name)?, GREET, b"world").wait()?;
+/// assert_eq!(&*answer, b"hello, world");
+/// # drop(server);
+/// # Ok(())
+/// # }
+/// ```
 pub struct Active<'a> {
     endpoint: &'a Endpoint,
     peer: PeerId,

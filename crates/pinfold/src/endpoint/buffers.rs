@@ -18,6 +18,30 @@ use crate::{ArenaBuf, FrozenBuf, Message, SharedBuf, memory::scatter::Scatter};
 /// [`OwnedBuf::bytes`] and [`OwnedBuf::parts`] return the same memory every time, valid for reads
 /// until the buffer is dropped, wherever the buffer is moved to; nothing in this process writes it
 /// while the buffer is not used. Other processes may.
+///
+/// ```
+/// use pinfold::{Endpoint, OwnedBuf};
+///
+/// # fn main() -> pinfold::Result<()> {
+/// # let name = format!("local:doc-of-owned-buf-{}", std::process::id());
+/// struct Line(Box<str>);
+///
+/// // SAFETY: the bytes of a box stay where they are when it is moved, and nothing writes them.
+/// unsafe impl OwnedBuf for Line {
+///     fn bytes(&self) -> (*const u8, usize) {
+///         (self.0.as_ptr(), self.0.len())
+///     }
+/// }
+///
+/// # let endpoint = Endpoint::listen(&name)?;
+/// # let itself = endpoint.connect(&name)?; // The endpoint calls itself.
+/// # let peer = endpoint.accept()?;
+/// let (receipt, line) = endpoint.send_owned(itself, 1, Line("a line".into())).wait();
+/// assert_eq!(receipt?.bytes, 6);
+/// assert_eq!(&*endpoint.recv(peer, 1)?, line.0.as_bytes());
+/// # Ok(())
+/// # }
+/// ```
 pub unsafe trait OwnedBuf: Send + 'static {
     /// Its first byte and its length.
     fn bytes(&self) -> (*const u8, usize);
@@ -36,6 +60,32 @@ pub unsafe trait OwnedBuf: Send + 'static {
 /// [`OwnedBufMut::bytes_mut`] and [`OwnedBufMut::parts_mut`] return the same memory every time,
 /// valid for reads and writes until the buffer is dropped, wherever the buffer is moved to; nothing
 /// else in this process reaches it. Other processes may.
+///
+/// ```
+/// use pinfold::{Endpoint, OwnedBufMut};
+///
+/// # fn main() -> pinfold::Result<()> {
+/// # let name = format!("local:doc-of-owned-buf-mut-{}", std::process::id());
+/// struct Pixels(Box<[u32]>);
+///
+/// // SAFETY: the pixels of a box stay where they are when it is moved, they are the box's alone,
+/// // and any bytes are pixels.
+/// unsafe impl OwnedBufMut for Pixels {
+///     fn bytes_mut(&mut self) -> (*mut u8, usize) {
+///         (self.0.as_mut_ptr().cast(), size_of_val(&*self.0))
+///     }
+/// }
+///
+/// # let endpoint = Endpoint::listen(&name)?;
+/// # let itself = endpoint.connect(&name)?; // The endpoint calls itself.
+/// # let peer = endpoint.accept()?;
+/// endpoint.send(itself, 1, &[0xff; 8])?;
+/// let (received, pixels) = endpoint.recv_owned(peer, 1, Pixels(Box::new([0; 2]))).wait();
+/// assert_eq!(received?.len, 8);
+/// assert_eq!(*pixels.0, [u32::MAX; 2]);
+/// # Ok(())
+/// # }
+/// ```
 pub unsafe trait OwnedBufMut: Send + 'static {
     /// Its first byte and its length.
     fn bytes_mut(&mut self) -> (*mut u8, usize);

@@ -13,6 +13,26 @@ use crate::{
 ///
 /// Dropped it is found again, before all that came later. It uses its sender's credit meanwhile, as
 /// every message without a receive does.
+///
+/// ```
+/// use pinfold::Endpoint;
+///
+/// # fn main() -> pinfold::Result<()> {
+/// # let name = format!("local:doc-of-claimed-{}", std::process::id());
+/// let endpoint = Endpoint::listen(&name)?;
+/// let itself = endpoint.connect(&name)?; // The endpoint calls itself.
+/// let peer = endpoint.accept()?;
+/// endpoint.send(itself, 1, b"a message")?;
+/// endpoint.probe(peer, 1)?;
+/// let claimed = endpoint.claim(peer, 1)?.expect("it has come");
+/// assert!(endpoint.try_probe(peer, 1)?.is_none()); // Nobody else finds it.
+/// let buffer = vec![0; claimed.envelope().len as usize]; // As long as the message is.
+/// let (received, buffer) = claimed.recv_owned(buffer).wait();
+/// assert_eq!(received?.tag, 1);
+/// assert_eq!(buffer, b"a message");
+/// # Ok(())
+/// # }
+/// ```
 #[must_use = "dropped, the message is found by other receives again"]
 pub struct Claimed {
     shared: Arc<Shared>,

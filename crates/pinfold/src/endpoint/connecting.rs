@@ -35,6 +35,21 @@ fn output((done, _): (Result<Done>, Home)) -> Result<PeerId> {
 /// Dropped early it is given up: what it has opened is closed, and a peer that was connected
 /// meanwhile is disconnected. One that is leaked goes on to its end, and its peer stays.
 ///
+/// ```
+/// use pinfold::Endpoint;
+///
+/// # fn main() -> pinfold::Result<()> {
+/// # let name = format!("local:doc-of-connect-request-{}", std::process::id());
+/// let endpoint = Endpoint::listen(&name)?;
+/// let calling = endpoint.connect_request(&name); // The call goes on while the program does.
+/// let caller = endpoint.accept()?;
+/// let itself = calling.wait()?; // A future: `calling.await` gives the same.
+/// endpoint.send(itself, 1, b"hello")?;
+/// assert_eq!(&*endpoint.recv(caller, 1)?, b"hello");
+/// # Ok(())
+/// # }
+/// ```
+///
 /// [`Endpoint::connect_request`]: crate::Endpoint::connect_request
 #[must_use = "dropping a request gives the call up"]
 pub struct ConnectRequest {
@@ -77,6 +92,21 @@ impl Future for ConnectRequest {
 ///
 /// Dropped early it takes no peer: one that it has been given goes to the next that accepts, before
 /// those that came later. One that is leaked keeps the peer that it gets.
+///
+/// ```
+/// use pinfold::Endpoint;
+///
+/// # fn main() -> pinfold::Result<()> {
+/// # let name = format!("local:doc-of-accept-request-{}", std::process::id());
+/// let endpoint = Endpoint::listen(&name)?;
+/// let mut accepting = endpoint.accept_request();
+/// assert!(accepting.try_wait().is_none()); // Nobody has called yet.
+/// endpoint.connect(&name)?;
+/// let caller = accepting.wait()?;
+/// assert_eq!(endpoint.peer(caller).map(|info| info.pid), Some(std::process::id()));
+/// # Ok(())
+/// # }
+/// ```
 ///
 /// [`Endpoint::accept_request`]: crate::Endpoint::accept_request
 #[must_use = "dropping a request ends the wait"]

@@ -22,6 +22,24 @@ use crate::{
 };
 
 /// Memory that could not be given, and the reason.
+///
+/// ```
+/// use pinfold::{Arena, Endpoint};
+///
+/// # fn main() -> pinfold::Result<()> {
+/// # let name = format!("local:doc-of-not-given-{}", std::process::id());
+/// let endpoint = Endpoint::listen(&name)?;
+/// let itself = endpoint.connect(&name)?; // The endpoint calls itself.
+/// let mut buf = Arena::new()?.alloc(4)?;
+/// buf.copy_from_slice(b"mine");
+/// endpoint.disconnect(itself);
+/// let not_given = endpoint.try_give(itself, 1, buf).unwrap_err();
+/// assert!(not_given.error.is_peer_gone());
+/// let buf = not_given.donation.into_arena_buf(); // Nothing is lost.
+/// assert_eq!(buf.as_deref(), Some(&b"mine"[..]));
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct NotGiven {

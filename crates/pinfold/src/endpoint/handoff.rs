@@ -81,6 +81,27 @@ fn go_on(engine: &mut Engine, key: OpKey, donation: DonatedBuf) {
 /// A hand-off can be dropped: the memory goes on to the receiver, and back to its arena in the end.
 /// A program that drops hand-offs without a look whether they have ended is not held back by a slow
 /// receiver; [`Endpoint::give`](crate::Endpoint::give) waits for one.
+///
+/// ```
+/// use pinfold::{Arena, Endpoint, Path};
+///
+/// # fn main() -> pinfold::Result<()> {
+/// # let name = format!("local:doc-of-handoff-{}", std::process::id());
+/// let endpoint = Endpoint::listen(&name)?;
+/// let itself = endpoint.connect(&name)?; // The endpoint calls itself.
+/// let peer = endpoint.accept()?;
+/// let mut frame = Arena::new()?.alloc(5)?;
+/// frame.copy_from_slice(b"frame");
+/// let handoff = endpoint.handoff(itself, 1, frame);
+/// let view = endpoint.recv_view(peer, 1)?; // The receiver looks at the very memory.
+/// assert_eq!(view.to_vec()?, b"frame");
+/// drop(view);
+/// let (receipt, donation) = handoff.wait();
+/// assert_eq!(receipt?.path, Path::Handoff);
+/// assert!(donation.into_arena_buf().is_some()); // The memory can be written anew.
+/// # Ok(())
+/// # }
+/// ```
 pub struct Handoff {
     inner: Request<DonatedBuf>,
 }
@@ -121,6 +142,28 @@ impl fmt::Debug for Handoff {
 
 /// As [`Handoff`], of memory in several parts that are one message; a future of the receipt and the
 /// parts, in their order.
+///
+/// ```
+/// use pinfold::{Arena, Endpoint};
+///
+/// # fn main() -> pinfold::Result<()> {
+/// # let name = format!("local:doc-of-handoff-vectored-{}", std::process::id());
+/// let endpoint = Endpoint::listen(&name)?;
+/// let itself = endpoint.connect(&name)?; // The endpoint calls itself.
+/// let peer = endpoint.accept()?;
+/// let arena = Arena::new()?;
+/// let (mut head, mut body) = (arena.alloc(5)?, arena.alloc(4)?);
+/// head.copy_from_slice(b"head ");
+/// body.copy_from_slice(b"body");
+/// let handoff = endpoint.handoff_vectored(itself, 1, [head, body]);
+/// let view = endpoint.recv_view(peer, 1)?; // The parts are one message.
+/// assert_eq!(view.to_vec()?, b"head body");
+/// drop(view);
+/// let (receipt, parts) = handoff.wait();
+/// assert_eq!((receipt?.bytes, parts.len()), (9, 2));
+/// # Ok(())
+/// # }
+/// ```
 pub struct HandoffVectored {
     inner: Request<Vec<DonatedBuf>>,
 }
@@ -169,6 +212,25 @@ impl fmt::Debug for HandoffVectored {
 /// A receive in flight of a message that may stay where it is; a future of the view. Dropped early
 /// it is withdrawn; a message that has matched it goes to the next receive that matches, before all
 /// later ones.
+///
+/// ```
+/// use pinfold::{DraftBuf, Endpoint};
+///
+/// # fn main() -> pinfold::Result<()> {
+/// # let name = format!("local:doc-of-view-request-{}", std::process::id());
+/// let endpoint = Endpoint::listen(&name)?;
+/// let itself = endpoint.connect(&name)?; // The endpoint calls itself.
+/// let peer = endpoint.accept()?;
+/// let mut receive = endpoint.recv_view_request(peer, 1);
+/// assert!(receive.try_wait().is_none()); // Nothing was given yet.
+/// let mut draft = DraftBuf::new(4096)?;
+/// draft.fill(7);
+/// endpoint.give(itself, 1, draft.freeze()?)?;
+/// let view = receive.wait()?;
+/// assert_eq!(view.bytes(), Some(&[7; 4096][..]));
+/// # Ok(())
+/// # }
+/// ```
 #[must_use = "dropping a request withdraws it"]
 pub struct ViewRequest {
     inner: Request<()>,

@@ -10,6 +10,23 @@ use crate::{
 };
 
 /// A received message in memory of the library's, contiguous. Dereferences to its bytes.
+///
+/// ```
+/// use pinfold::Endpoint;
+///
+/// # fn main() -> pinfold::Result<()> {
+/// # let name = format!("local:doc-of-message-{}", std::process::id());
+/// let endpoint = Endpoint::listen(&name)?;
+/// let itself = endpoint.connect(&name)?; // The endpoint calls itself.
+/// let peer = endpoint.accept()?;
+/// endpoint.send(itself, 7, b"some words")?;
+/// let message = endpoint.recv(peer, ..)?;
+/// assert_eq!((message.peer(), message.tag(), message.len()), (peer, 7, 10));
+/// assert_eq!(message.split(|byte| *byte == b' ').count(), 2); // A message is a slice.
+/// assert_eq!(message.into_vec(), b"some words");
+/// # Ok(())
+/// # }
+/// ```
 pub struct Message {
     received: Received,
     bytes: Whole,

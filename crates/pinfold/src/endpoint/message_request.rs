@@ -26,6 +26,22 @@ use crate::{
 /// A receive in flight that brings no memory; a future of the message. Dropped early it is
 /// withdrawn; a message that has matched it goes to the next receive that matches, before all later
 /// ones.
+///
+/// ```
+/// use pinfold::Endpoint;
+///
+/// # fn main() -> pinfold::Result<()> {
+/// # let name = format!("local:doc-of-message-request-{}", std::process::id());
+/// let endpoint = Endpoint::listen(&name)?;
+/// let itself = endpoint.connect(&name)?; // The endpoint calls itself.
+/// let peer = endpoint.accept()?;
+/// let mut receive = endpoint.recv_request(peer, 7);
+/// assert!(receive.try_wait().is_none()); // Nothing has come yet.
+/// endpoint.send(itself, 7, b"now")?;
+/// assert_eq!(&*receive.wait()?, b"now"); // A future: `receive.await` gives the same.
+/// # Ok(())
+/// # }
+/// ```
 #[must_use = "dropping a request withdraws it"]
 pub struct MessageRequest {
     inner: Request<()>,

@@ -46,6 +46,28 @@ use crate::{
 /// Dropped early it takes no more messages. Those that were not handed out are left to the next
 /// receives that match; the buffer is kept until nothing writes to it.
 ///
+/// ```
+/// use pinfold::{Endpoint, Error};
+///
+/// # fn main() -> pinfold::Result<()> {
+/// # let name = format!("local:doc-of-multi-recv-{}", std::process::id());
+/// let endpoint = Endpoint::listen(&name)?;
+/// let itself = endpoint.connect(&name)?; // The endpoint calls itself.
+/// let peer = endpoint.accept()?;
+/// let mut receive = endpoint.multi_recv(peer, .., vec![0; 4096], 1024);
+/// for text in [b"one", b"two"] {
+///     endpoint.send(itself, 1, text)?;
+///     let message = receive.next().expect("there is room for more")?;
+///     assert_eq!(receive.bytes(&message), Some(&text[..]));
+/// }
+/// assert!(receive.cancel());
+/// assert!(matches!(receive.next(), Some(Err(Error::Cancelled))));
+/// let buffer = receive.take_buffer().expect("it is over");
+/// assert_eq!((&buffer[..3], &buffer[8..11]), (&b"one"[..], &b"two"[..]));
+/// # Ok(())
+/// # }
+/// ```
+///
 /// [`Endpoint::multi_recv`]: crate::Endpoint::multi_recv
 /// [`Endpoint::recv_into`]: crate::Endpoint::recv_into
 #[must_use = "dropping it withdraws it"]

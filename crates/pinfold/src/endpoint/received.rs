@@ -5,6 +5,23 @@ use std::ops::Range;
 use crate::{Error, PeerId, Receipt, Result};
 
 /// The facts of a message that was received into the caller's memory.
+///
+/// ```
+/// use pinfold::Endpoint;
+///
+/// # fn main() -> pinfold::Result<()> {
+/// # let name = format!("local:doc-of-received-{}", std::process::id());
+/// let endpoint = Endpoint::listen(&name)?;
+/// let itself = endpoint.connect(&name)?; // The endpoint calls itself.
+/// let peer = endpoint.accept()?;
+/// endpoint.send(itself, 7, b"short")?;
+/// let mut buffer = [0; 100];
+/// let received = endpoint.recv_into(peer, .., &mut buffer)?;
+/// assert_eq!((received.peer, received.tag), (peer, 7));
+/// assert_eq!(&buffer[..received.len as usize], b"short"); // The rest is as it was.
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Received {
     /// The peer that sent it.
@@ -32,6 +49,24 @@ impl Received {
 }
 
 /// A message in the buffer of a receive of many ([`MultiRecv`](crate::MultiRecv)).
+///
+/// ```
+/// use pinfold::Endpoint;
+///
+/// # fn main() -> pinfold::Result<()> {
+/// # let name = format!("local:doc-of-multi-received-{}", std::process::id());
+/// let endpoint = Endpoint::listen(&name)?;
+/// let itself = endpoint.connect(&name)?; // The endpoint calls itself.
+/// let peer = endpoint.accept()?;
+/// let mut receive = endpoint.multi_recv(peer, .., vec![0; 4096], 1024);
+/// endpoint.send(itself, 5, b"the first")?;
+/// let message = receive.next().expect("there is room for more")?;
+/// assert_eq!((message.tag, message.range.clone(), message.is_last), (5, 0..9, false));
+/// assert_eq!(receive.bytes(&message), Some(&b"the first"[..]));
+/// assert_eq!(message.result?.bytes, 9);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug)]
 pub struct MultiReceived {
     /// The peer that sent it.

@@ -16,6 +16,28 @@ use crate::{
 /// The right, and the duty, to answer a request after its handler has ended; see
 /// [`Active::reply_later`](crate::Active::reply_later). It can be moved to another thread. If it
 /// is dropped unused, the request is answered with an error.
+///
+/// ```
+/// use pinfold::{Endpoint, Progress};
+///
+/// # fn main() -> pinfold::Result<()> {
+/// # let name = format!("local:doc-of-replier-{}", std::process::id());
+/// let server = Endpoint::builder()
+///     .listen(&name)
+///     .progress(Progress::Dedicated)
+///     .handle(1, |active| {
+///         let replier = active.reply_later().expect("the client requests it");
+///         // The handler ends at once; a thread answers when it has the answer.
+///         std::thread::spawn(move || replier.reply(b"at last"));
+///     })
+///     .build()?;
+/// let client = Endpoint::new()?;
+/// let answer = client.request(client.connect(&name)?, 1, b"?").wait()?;
+/// assert_eq!(&*answer, b"at last");
+/// # drop(server);
+/// # Ok(())
+/// # }
+/// ```
 #[must_use = "dropped without a word, it answers with an error"]
 pub struct Replier {
     shared: Arc<Shared>,

@@ -29,6 +29,28 @@ use crate::{
 /// [tag](Message::tag) is the handler's number.
 ///
 /// Dropped early, the request is handled all the same, and the answer is dropped when it comes.
+///
+/// ```
+/// use pinfold::{Endpoint, Progress};
+///
+/// # fn main() -> pinfold::Result<()> {
+/// # let name = format!("local:doc-of-reply-{}", std::process::id());
+/// let server = Endpoint::builder()
+///     .listen(&name)
+///     .progress(Progress::Dedicated)
+///     .handle(1, |active| active.reply(&[active.payload()[0] + 1]).unwrap())
+///     .build()?;
+/// let client = Endpoint::new()?;
+/// let peer = client.connect(&name)?;
+/// // Both requests are out before the program waits for either.
+/// let replies = [client.request(peer, 1, &[10]), client.request(peer, 1, &[20])];
+/// for (reply, expected) in replies.into_iter().zip([11, 21]) {
+///     assert_eq!(*reply.wait()?, [expected]);
+/// }
+/// # drop(server);
+/// # Ok(())
+/// # }
+/// ```
 #[must_use = "to send something that is not answered, call"]
 pub struct Reply {
     inner: Request<()>,

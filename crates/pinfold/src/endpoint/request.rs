@@ -314,6 +314,22 @@ pub(crate) use request_methods;
 ///
 /// Dropped early it is taken back if it has not been matched, else it goes on to its end; the
 /// buffer is kept until then.
+///
+/// ```
+/// use pinfold::Endpoint;
+///
+/// # fn main() -> pinfold::Result<()> {
+/// # let name = format!("local:doc-of-send-request-{}", std::process::id());
+/// let endpoint = Endpoint::listen(&name)?;
+/// let itself = endpoint.connect(&name)?; // The endpoint calls itself.
+/// let peer = endpoint.accept()?;
+/// let sending = endpoint.send_owned(itself, 1, vec![5; 1 << 20]); // The call never waits.
+/// assert_eq!(endpoint.recv(peer, 1)?.len(), 1 << 20);
+/// let (receipt, buffer) = sending.wait();
+/// assert_eq!(receipt?.bytes, buffer.len() as u64);
+/// # Ok(())
+/// # }
+/// ```
 #[must_use = "dropping a request takes it back"]
 pub struct SendRequest<B: OwnedBuf> {
     inner: Request<B>,
@@ -378,6 +394,22 @@ impl<B: OwnedBuf + Unpin> Future for SendRequest<B> {
 /// Dropped early it is withdrawn if no message has matched it. A message that has goes to the next
 /// receive that matches, before all later ones; one that is too long for the buffer is dropped with
 /// it.
+///
+/// ```
+/// use pinfold::Endpoint;
+///
+/// # fn main() -> pinfold::Result<()> {
+/// # let name = format!("local:doc-of-recv-request-{}", std::process::id());
+/// let endpoint = Endpoint::listen(&name)?;
+/// let itself = endpoint.connect(&name)?; // The endpoint calls itself.
+/// let peer = endpoint.accept()?;
+/// let receiving = endpoint.recv_owned(peer, 1, vec![0; 100]);
+/// endpoint.send(itself, 1, b"hello")?;
+/// let (received, buffer) = receiving.wait(); // A future: `receiving.await` gives the same.
+/// assert_eq!(&buffer[..received?.len as usize], b"hello");
+/// # Ok(())
+/// # }
+/// ```
 #[must_use = "dropping a request withdraws it"]
 pub struct RecvRequest<B: OwnedBufMut> {
     inner: Request<B>,

@@ -24,6 +24,27 @@ use crate::{
 };
 
 /// The scope of operations on borrowed memory; see [`Endpoint::scope`](crate::Endpoint::scope).
+///
+/// ```
+/// use pinfold::Endpoint;
+///
+/// # fn main() -> pinfold::Result<()> {
+/// # let name = format!("local:doc-of-scope-{}", std::process::id());
+/// let endpoint = Endpoint::listen(&name)?;
+/// let itself = endpoint.connect(&name)?; // The endpoint calls itself.
+/// let peer = endpoint.accept()?;
+/// let (data, mut buffer) = (*b"borrowed", [0; 8]);
+/// endpoint.scope(|scope| -> pinfold::Result<()> {
+///     let receive = scope.recv_into(peer, 1, &mut buffer)?; // Neither of the calls waits.
+///     let send = scope.send(itself, 1, &data)?;
+///     receive.wait().0?;
+///     send.wait()?;
+///     Ok(())
+/// })?; // From here on the memory is the program's again.
+/// assert_eq!(buffer, data);
+/// # Ok(())
+/// # }
+/// ```
 pub struct Scope<'scope, 'env: 'scope> {
     shared: Arc<Shared>,
     open: RefCell<VecDeque<OpKey>>,
@@ -160,6 +181,25 @@ impl<'scope, 'env> Scope<'scope, 'env> {
 }
 
 /// A send posted in a scope.
+///
+/// ```
+/// use pinfold::Endpoint;
+///
+/// # fn main() -> pinfold::Result<()> {
+/// # let name = format!("local:doc-of-scoped-send-{}", std::process::id());
+/// let endpoint = Endpoint::listen(&name)?;
+/// let itself = endpoint.connect(&name)?; // The endpoint calls itself.
+/// let peer = endpoint.accept()?;
+/// let data = vec![6; 1 << 20];
+/// endpoint.scope(|scope| -> pinfold::Result<()> {
+///     let send = scope.send(itself, 1, &data)?;
+///     assert_eq!(*endpoint.recv(peer, 1)?, data[..]); // The memory may be read, not written.
+///     assert_eq!(send.wait()?.bytes, 1 << 20);
+///     Ok(())
+/// })?;
+/// # Ok(())
+/// # }
+/// ```
 pub struct ScopedSend<'scope, 'env> {
     scope: &'scope Scope<'scope, 'env>,
     stage: Stage<Receipt>,
@@ -196,6 +236,26 @@ impl ScopedSend<'_, '_> {
 }
 
 /// A receive posted in a scope.
+///
+/// ```
+/// use pinfold::Endpoint;
+///
+/// # fn main() -> pinfold::Result<()> {
+/// # let name = format!("local:doc-of-scoped-recv-{}", std::process::id());
+/// let endpoint = Endpoint::listen(&name)?;
+/// let itself = endpoint.connect(&name)?; // The endpoint calls itself.
+/// let peer = endpoint.accept()?;
+/// let (data, mut buffer) = (*b"borrowed", [0; 8]);
+/// endpoint.scope(|scope| -> pinfold::Result<()> {
+///     let receive = scope.recv_into(peer, 1, &mut buffer)?;
+///     scope.send(itself, 1, &data)?.wait()?;
+///     let (received, buffer) = receive.wait(); // The borrow comes back with the result.
+///     assert_eq!((received?.len, &buffer[..]), (8, &b"borrowed"[..]));
+///     Ok(())
+/// })?;
+/// # Ok(())
+/// # }
+/// ```
 pub struct ScopedRecv<'scope, 'env> {
     scope: &'scope Scope<'scope, 'env>,
     stage: Stage<Result<Received>>,

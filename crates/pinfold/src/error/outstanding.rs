@@ -6,6 +6,28 @@ use super::Gone;
 use crate::PeerId;
 
 /// Messages and memory that one peer has not been delivered, or has not given back.
+///
+/// ```
+/// use std::time::Duration;
+/// use pinfold::{Arena, Endpoint, Error};
+///
+/// # fn main() -> pinfold::Result<()> {
+/// # let name = format!("local:doc-of-error-outstanding-{}", std::process::id());
+/// let endpoint = Endpoint::listen(&name)?;
+/// let itself = endpoint.connect(&name)?; // The endpoint calls itself.
+/// let peer = endpoint.accept()?;
+/// endpoint.give(itself, 1, Arena::new()?.alloc(100)?)?;
+/// match endpoint.drain(Duration::ZERO) {
+///     Err(Error::Undelivered { left, .. }) => {
+///         assert_eq!((left[0].peer, left[0].given), (itself, 1)); // It has not looked yet.
+///     }
+///     other => panic!("the memory is not back: {other:?}"),
+/// }
+/// drop(endpoint.recv_view(peer, 1)?);
+/// endpoint.drain(Duration::MAX)?; // The memory is back.
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Outstanding {

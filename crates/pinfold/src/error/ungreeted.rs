@@ -2,6 +2,21 @@
 
 /// The reason why two endpoints did not become peers
 /// ([`Error::Greeting`](crate::Error::Greeting)), as far as it matters for the remedy.
+///
+/// ```
+/// use pinfold::{Endpoint, Error, Progress, Ungreeted};
+///
+/// # fn main() -> pinfold::Result<()> {
+/// let server = Endpoint::builder().listen("tcp:127.0.0.1:0").key(&[1; 32]);
+/// let server = server.progress(Progress::Dedicated).build()?;
+/// let client = Endpoint::new()?;
+/// match client.connect(&server.listens_at().expect("it listens")) {
+///     Err(Error::Greeting { reason, .. }) => assert_eq!(reason, Ungreeted::NoKey),
+///     other => panic!("it has no key: {other:?}"),
+/// }
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Ungreeted {

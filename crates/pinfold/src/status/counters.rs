@@ -11,6 +11,24 @@ use super::{
 use crate::{Path, sync::AtomicU64};
 
 /// Messages and bytes by path.
+///
+/// ```
+/// use pinfold::{Endpoint, Path, PathCount};
+///
+/// # fn main() -> pinfold::Result<()> {
+/// # let name = format!("local:doc-of-status-path-count-{}", std::process::id());
+/// let endpoint = Endpoint::listen(&name)?;
+/// let itself = endpoint.connect(&name)?; // The endpoint calls itself.
+/// let peer = endpoint.accept()?;
+/// for _ in 0..3 {
+///     endpoint.send(itself, 1, b"four")?;
+///     endpoint.recv(peer, 1)?;
+/// }
+/// let inline: PathCount = endpoint.counters().received[Path::Inline as usize];
+/// assert_eq!((inline.messages, inline.bytes), (3, 12));
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct PathCount {
@@ -29,6 +47,23 @@ impl AddAssign for PathCount {
 
 /// One-sided operations of an endpoint on memory of peers, their regions or memory exposed by its
 /// addresses: those that succeeded.
+///
+/// ```
+/// use pinfold::{Endpoint, Rights};
+///
+/// # fn main() -> pinfold::Result<()> {
+/// # let name = format!("local:doc-of-status-one-sided-count-{}", std::process::id());
+/// let endpoint = Endpoint::listen(&name)?;
+/// let itself = endpoint.connect(&name)?; // The endpoint calls itself.
+/// let region = endpoint.region(64, Rights::ReadWrite)?;
+/// let remote = endpoint.open_region(itself, &region.key().unwrap())?;
+/// remote.write(0, b"eight by")?;
+/// remote.fetch_add(8, 1u64)?;
+/// let count = endpoint.counters().one_sided;
+/// assert_eq!((count.writes, count.written_bytes, count.atomics), (1, 8, 1));
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 #[non_exhaustive]
@@ -82,6 +117,24 @@ impl AddAssign for OneSidedCount {
 }
 
 /// Counts since an endpoint was made; see [`Endpoint::counters`](crate::Endpoint::counters).
+///
+/// ```
+/// use pinfold::Endpoint;
+///
+/// # fn main() -> pinfold::Result<()> {
+/// # let name = format!("local:doc-of-status-counters-{}", std::process::id());
+/// let endpoint = Endpoint::listen(&name)?;
+/// let itself = endpoint.connect(&name)?; // The endpoint calls itself.
+/// let peer = endpoint.accept()?;
+/// endpoint.send(itself, 1, b"hello")?;
+/// endpoint.recv(peer, 1)?;
+/// let counters = endpoint.counters();
+/// let sent: u64 = counters.sent.iter().map(|path| path.messages).sum();
+/// assert_eq!((sent, counters.copied_kernel), (1, 0));
+/// assert_eq!((counters.peers_joined, counters.peers_gone), (2, 0));
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 #[non_exhaustive]
@@ -152,6 +205,22 @@ pub struct Counters {
 }
 
 /// Counts of messages and operations with one peer.
+///
+/// ```
+/// use pinfold::{Endpoint, Path, status};
+///
+/// # fn main() -> pinfold::Result<()> {
+/// # let name = format!("local:doc-of-status-peer-counters-{}", std::process::id());
+/// let endpoint = Endpoint::listen(&name)?;
+/// let itself = endpoint.connect(&name)?; // The endpoint calls itself.
+/// endpoint.send(itself, 1, b"hello")?;
+/// let view = status::endpoints_of(std::process::id())?;
+/// let seen = view.endpoints.iter().find(|one| one.address.as_ref() == Some(&name)).unwrap();
+/// let called = seen.peers.iter().find(|peer| peer.address.is_some()).unwrap();
+/// assert_eq!(called.counters.sent[Path::Inline as usize].messages, 1);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct PeerCounters {

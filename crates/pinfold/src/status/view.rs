@@ -6,6 +6,18 @@ use super::{Counters, PeerCounters};
 use crate::{Path, PathSet, Refusal, copy::Counts};
 
 /// The result of one look. Made by [`endpoints`](super::endpoints).
+///
+/// ```
+/// use pinfold::status::{View, endpoints_of};
+///
+/// # fn main() -> pinfold::Result<()> {
+/// let endpoint = pinfold::Endpoint::builder().label("seen").build()?;
+/// let view: View = endpoints_of(std::process::id())?; // `endpoints()` looks at all processes.
+/// assert!(view.endpoints.iter().any(|one| one.label == "seen"));
+/// assert!(view.troubles.is_empty());
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct View {
@@ -18,6 +30,19 @@ pub struct View {
 }
 
 /// The state of an endpoint at the moment.
+///
+/// ```
+/// use pinfold::{Endpoint, status::{State, endpoints_of}};
+///
+/// # fn main() -> pinfold::Result<()> {
+/// let endpoint = Endpoint::builder().label("in use").build()?;
+/// let view = endpoints_of(std::process::id())?;
+/// let state = view.endpoints.iter().find(|one| one.label == "in use").unwrap().state;
+/// assert_eq!(state, State::Awake); // It neither sleeps nor waits for its descriptor.
+/// assert_eq!(state.to_string(), "awake");
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum State {
@@ -51,6 +76,21 @@ impl fmt::Display for State {
 /// The counters are those of this moment, each by itself. Waiting and queued messages are as they
 /// were when the endpoint last changed them. Texts come from others; they have no control
 /// characters.
+///
+/// ```
+/// use pinfold::{Endpoint, status};
+///
+/// # fn main() -> pinfold::Result<()> {
+/// # let name = format!("local:doc-of-status-endpoint-status-{}", std::process::id());
+/// let endpoint = Endpoint::listen(&name)?;
+/// let itself = endpoint.connect(&name)?; // The endpoint calls itself.
+/// let view = status::endpoints_of(std::process::id())?;
+/// let seen = view.endpoints.iter().find(|one| one.address.as_ref() == Some(&name)).unwrap();
+/// assert_eq!((seen.pid, seen.peers.len()), (std::process::id(), 2));
+/// assert_eq!((seen.posted, seen.counters.peers_joined), (0, 2));
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct EndpointStatus {
@@ -113,6 +153,23 @@ pub struct EndpointStatus {
 }
 
 /// One peer of an endpoint.
+///
+/// ```
+/// use pinfold::{Endpoint, Path, status};
+///
+/// # fn main() -> pinfold::Result<()> {
+/// # let name = format!("local:doc-of-status-peer-status-{}", std::process::id());
+/// let endpoint = Endpoint::listen(&name)?;
+/// let itself = endpoint.connect(&name)?; // The endpoint calls itself.
+/// let view = status::endpoints_of(std::process::id())?;
+/// let seen = view.endpoints.iter().find(|one| one.address.as_ref() == Some(&name)).unwrap();
+/// let called = seen.peers.iter().find(|peer| peer.address.is_some()).unwrap();
+/// assert_eq!((called.pid, called.queued, called.waits), (std::process::id(), 0, None));
+/// assert!(called.paths.contains(Path::Eager));
+/// assert_eq!(called.refused(Path::Eager), None); // Other paths may have a reason.
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct PeerStatus {
@@ -181,6 +238,18 @@ impl PeerStatus {
 }
 
 /// A page that calls itself a status page, and its fault.
+///
+/// ```
+/// # fn main() -> pinfold::Result<()> {
+/// let endpoint = pinfold::Endpoint::new()?;
+/// let view = pinfold::status::endpoints()?; // All processes that may be looked into.
+/// for trouble in &view.troubles {
+///     eprintln!("{trouble}"); // A line such as: worker (pid 17) has an endpoint of ...
+/// }
+/// assert!(view.troubles.iter().all(|trouble| trouble.pid != std::process::id()));
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Trouble {
@@ -199,6 +268,23 @@ impl fmt::Display for Trouble {
 }
 
 /// The fault of a page.
+///
+/// ```
+/// use pinfold::status::{Problem, endpoints};
+///
+/// # fn main() -> pinfold::Result<()> {
+/// let endpoint = pinfold::Endpoint::new()?;
+/// let mut older_or_newer = Vec::new();
+/// for trouble in endpoints()?.troubles {
+///     match trouble.what {
+///         Problem::OtherVersion(_) => older_or_newer.push(trouble.pid), // To be updated.
+///         other => eprintln!("{}: {other}", trouble.pid),
+///     }
+/// }
+/// assert!(!older_or_newer.contains(&std::process::id()));
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Problem {

@@ -12,6 +12,21 @@ use super::{
 use crate::{DonatedBuf, Endpoint, Error, PeerId, Result};
 
 /// The outcome of publishing a sample.
+///
+/// ```
+/// use pinfold::topic::{Publisher, Subscriber};
+///
+/// # fn main() -> pinfold::Result<()> {
+/// # let topic = &format!("doc-published-{}", std::process::id());
+/// let publisher = Publisher::<u64>::open(topic)?;
+/// assert_eq!(publisher.send(&1)?.subscribers, 0); // Nobody is there.
+/// let subscriber = Subscriber::<u64>::open(topic)?;
+/// let published = publisher.send(&2)?;
+/// assert_eq!((published.number, published.subscribers, published.let_go), (1, 1, 0));
+/// assert_eq!(subscriber.recv()?.read()?, 2);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Published {

@@ -9,6 +9,16 @@ use crate::{
 
 /// The versions of this library and of all that it shares with other processes. Numbers, which
 /// only tell versions from each other: two endpoints meet where theirs are the same.
+///
+/// ```
+/// use pinfold::Versions;
+///
+/// let here = Versions::of_this_library();
+/// assert!(here.tcp.0 <= here.tcp.1);
+/// // Logs show this beside the versions of the other side.
+/// println!("pinfold {}\n{here}", here.library);
+/// assert!(here.to_string().contains(&format!("on one host: version {}", here.local)));
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Versions {

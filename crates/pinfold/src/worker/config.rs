@@ -15,6 +15,21 @@ use crate::{
 ///
 /// Threads of the library's own block all signals, so that signals sent to the process go to the
 /// program's threads. A handler that runs on one, and the threads it starts, inherit that.
+///
+/// ```
+/// use pinfold::{Endpoint, Progress};
+///
+/// # fn main() -> pinfold::Result<()> {
+/// # let name = format!("local:doc-of-progress-{}", std::process::id());
+/// let server = Endpoint::builder().listen(&name).progress(Progress::Dedicated).build()?;
+/// let client = Endpoint::new()?; // The client has no thread: `Progress::Inline`.
+/// // No call of the server's is needed: its thread lets the client in.
+/// let peer = client.connect(&name)?;
+/// client.send(peer, 1, b"hello")?;
+/// assert_eq!(&*server.recv(.., 1)?, b"hello");
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Progress {
     /// The threads that call it, while they call: U-Net/MM's fast trap. The first future that has

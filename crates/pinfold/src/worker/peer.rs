@@ -57,6 +57,21 @@ mod queues;
 mod tests;
 
 /// Facts about a connected peer.
+///
+/// ```
+/// use pinfold::{Endpoint, Path};
+///
+/// # fn main() -> pinfold::Result<()> {
+/// # let name = format!("local:doc-of-peer-info-{}", std::process::id());
+/// let endpoint = Endpoint::listen(&name)?;
+/// let itself = endpoint.connect(&name)?; // The endpoint calls itself.
+/// let info = endpoint.peer(itself).expect("it is connected");
+/// assert_eq!(info.pid, std::process::id());
+/// assert_eq!(info.address.as_deref(), Some(&*name));
+/// assert!(info.paths.contains(Path::Eager) && info.encryption.is_none());
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug)]
 pub struct PeerInfo {
     /// Its identifier at this endpoint.

@@ -48,6 +48,17 @@ pub enum Stores {
 }
 
 /// A way to copy or to zero a block of memory.
+///
+/// ```
+/// use pinfold_sys::cpu::block::Algorithm; // `pinfold::Algorithm` is the same.
+///
+/// // Names are those that reports and receipts show.
+/// assert_eq!("avx2+streaming".parse::<Algorithm>().unwrap().to_string(), "avx2+streaming");
+/// let here: Vec<Algorithm> = Algorithm::all().filter(|one| one.is_supported()).collect();
+/// assert!(here.contains(&Algorithm::LIBC));
+/// // Numbers are for tables.
+/// assert_eq!(Algorithm::from_id(Algorithm::LIBC.id()), Some(Algorithm::LIBC));
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Algorithm(u8);
 

@@ -35,6 +35,15 @@ pub use self::{
 use self::{core::Core, queue::Queue};
 
 /// Settings of a [`CopyEngine`].
+///
+/// ```
+/// use pinfold::{CopyEngine, EngineConfig};
+///
+/// let config = EngineConfig { threads: 1, bytes_min: 64 << 10, ..EngineConfig::default() };
+/// let engine = CopyEngine::new(config);
+/// assert!(engine.copy(vec![1; 1000], vec![0; 1000]).is_ok());
+/// assert_eq!(engine.counts().short, 1); // Shorter than `bytes_min`, it is done at once.
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EngineConfig {
     /// Threads that copy: 1 to 64. One less than there are processors, if not set, for a waiting
@@ -61,6 +70,16 @@ impl Default for EngineConfig {
 }
 
 /// The treatment of requests that are open when an engine is shut down.
+///
+/// ```
+/// use pinfold::{CopyEngine, EngineConfig, Shutdown};
+///
+/// let engine = CopyEngine::new(EngineConfig::default());
+/// let copying = engine.copy(vec![1; 8 << 20], vec![0; 8 << 20]).expect("they are of one length");
+/// engine.shut_down(Shutdown::Finish); // `Shutdown::Cancel` would end it in the middle.
+/// let (result, from, to) = copying.wait().expect("its result was not taken before");
+/// assert!(result.is_ok() && from == to);
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shutdown {
     /// They are finished.
@@ -78,6 +97,20 @@ pub enum Shutdown {
 ///
 /// Dropping it finishes all open requests. In a process forked from its own it copies at once, and
 /// requests from before count as cancelled.
+///
+/// ```
+/// use pinfold::{CopyEngine, EngineConfig};
+///
+/// let engine = CopyEngine::new(EngineConfig::default());
+/// let copying = engine.copy(vec![7; 8 << 20], vec![0; 8 << 20]).expect("they are of one length");
+/// // The program does something else here, while threads of the engine copy.
+/// let (result, from, to) = copying.wait().expect("its result was not taken before");
+/// assert!(result.is_ok() && from == to);
+///
+/// let mut zeroed = [1; 100];
+/// engine.scope(|scope| drop(scope.zero(&mut zeroed))); // In a scope memory may be borrowed.
+/// assert_eq!(zeroed, [0; 100]);
+/// ```
 pub struct CopyEngine {
     core: Arc<Core>,
 }

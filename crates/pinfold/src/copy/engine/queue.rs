@@ -28,6 +28,18 @@ const FAULTS_MAX: u32 = 8;
 const ALIGN: usize = 4096;
 
 /// The work of an engine since it was made.
+///
+/// ```
+/// use pinfold::{CopyEngine, EngineConfig};
+///
+/// let engine = CopyEngine::new(EngineConfig { bytes_min: 4096, ..EngineConfig::default() });
+/// for len in [100, 1 << 20] {
+///     let copying = engine.copy(vec![1; len], vec![0; len]).expect("they are of one length");
+///     copying.wait();
+/// }
+/// let counts = engine.counts();
+/// assert_eq!((counts.short, counts.queued, counts.cancelled), (1, 1, 0));
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct EngineCounts {
     /// Requests that were queued.

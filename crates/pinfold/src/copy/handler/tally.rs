@@ -25,6 +25,23 @@ pub fn size_class(len: usize) -> Option<usize> {
 }
 
 /// Operations and their bytes.
+///
+/// ```
+/// use pinfold::{CopyCount, Endpoint, Path};
+///
+/// # fn main() -> pinfold::Result<()> {
+/// # let name = format!("local:doc-of-count-{}", std::process::id());
+/// let endpoint = Endpoint::listen(&name)?;
+/// let itself = endpoint.connect(&name)?; // The endpoint calls itself.
+/// let peer = endpoint.accept()?;
+/// endpoint.send_by(Path::Eager, itself, 1, &[1; 5000])?;
+/// endpoint.recv(peer, 1)?;
+/// let mut all = CopyCount::default();
+/// endpoint.copies().copied.into_iter().for_each(|count| all += count);
+/// assert!(all.copies > 0 && all.bytes >= 256 * all.copies); // Shorter ones are not counted.
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Count {
     /// The number of copies.
@@ -41,6 +58,29 @@ impl AddAssign for Count {
 }
 
 /// The copies and zeroings up to some moment.
+///
+/// ```
+/// use pinfold::{Algorithm, CopyCount, CopyCounts, Endpoint, Path};
+///
+/// # fn main() -> pinfold::Result<()> {
+/// # let name = format!("local:doc-of-counts-{}", std::process::id());
+/// # let endpoint = Endpoint::listen(&name)?;
+/// # let itself = endpoint.connect(&name)?; // The endpoint calls itself.
+/// # let peer = endpoint.accept()?;
+/// endpoint.send_by(Path::Eager, itself, 1, &[1; 5000])?;
+/// endpoint.recv(peer, 1)?;
+/// let counts = endpoint.copies();
+/// for algorithm in Algorithm::all() {
+///     let count = counts.copied[algorithm.id() as usize];
+///     println!("{algorithm}: {} copies, {} bytes", count.copies, count.bytes);
+/// }
+/// // `by_size` has the same by classes of sizes, which begin at 256 bytes and double.
+/// assert_eq!(CopyCounts::LEAST_BYTES, 256);
+/// let sum = |parts: &[CopyCount]| parts.iter().map(|part| part.bytes).sum::<u64>();
+/// assert_eq!(sum(&counts.by_size), sum(&counts.copied) + sum(&counts.zeroed));
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Counts {
     /// Copies, for each [`Algorithm::id`].

@@ -9,6 +9,27 @@ use crate::{
 };
 
 /// The end of an operation whose result went to a [`CompletionQueue`](crate::CompletionQueue).
+///
+/// ```
+/// use pinfold::{CompletionQueue, Endpoint};
+///
+/// # fn main() -> pinfold::Result<()> {
+/// # let name = format!("local:doc-of-completion-{}", std::process::id());
+/// let endpoint = Endpoint::listen(&name)?;
+/// let itself = endpoint.connect(&name)?; // The endpoint calls itself.
+/// let peer = endpoint.accept()?;
+/// let queue = CompletionQueue::new()?;
+/// queue.add(77, endpoint.recv_owned(peer, 1, vec![0; 3]));
+/// endpoint.send(itself, 1, b"yes")?;
+/// let mut ended = Vec::new();
+/// queue.wait(&mut ended, 1, None)?;
+/// let mut completion = ended.remove(0);
+/// assert_eq!(completion.context, 77);
+/// assert!(completion.result.is_ok());
+/// assert_eq!(completion.take_buffer(), Some(b"yes".to_vec()));
+/// # Ok(())
+/// # }
+/// ```
 pub struct Completion {
     /// The number that was given with the operation.
     pub context: u64,
@@ -20,6 +41,32 @@ pub struct Completion {
 }
 
 /// The result of an operation that went well.
+///
+/// ```
+/// use pinfold::{Completed, CompletionQueue, Endpoint};
+///
+/// # fn main() -> pinfold::Result<()> {
+/// # let name = format!("local:doc-of-completed-{}", std::process::id());
+/// # let endpoint = Endpoint::listen(&name)?;
+/// # let itself = endpoint.connect(&name)?; // The endpoint calls itself.
+/// # let peer = endpoint.accept()?;
+/// let queue = CompletionQueue::new()?;
+/// queue.add(0, endpoint.recv_request(peer, 1));
+/// queue.add(0, endpoint.send_owned(itself, 1, b"yes".to_vec()));
+/// let mut ended = Vec::new();
+/// while ended.len() < 2 {
+///     queue.wait(&mut ended, 2, None)?;
+/// }
+/// for completion in ended {
+///     match completion.result? {
+///         Completed::Sent(receipt) => assert_eq!(receipt.bytes, 3),
+///         Completed::Message(message) => assert_eq!(&*message, b"yes"),
+///         other => panic!("no other operation was added: {other:?}"),
+///     }
+/// }
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Completed {

@@ -104,6 +104,29 @@ impl Deliver for Nudge {
 /// A request whose result can go to a [`CompletionQueue`](crate::CompletionQueue): sends, receives
 /// of one message or many, requests to handlers, operations on regions of peers, connecting and
 /// accepting.
+///
+/// ```
+/// use pinfold::{CompletionQueue, Endpoint, Queueable};
+///
+/// # fn main() -> pinfold::Result<()> {
+/// # let name = format!("local:doc-of-queueable-{}", std::process::id());
+/// /// Lets the result of a request go to a queue, and notes the name of the request.
+/// fn add(queue: &CompletionQueue, names: &mut Vec<String>, name: &str, request: impl Queueable) {
+///     queue.add(names.len() as u64, request);
+///     names.push(name.to_owned());
+/// }
+///
+/// let endpoint = Endpoint::listen(&name)?;
+/// let itself = endpoint.connect(&name)?; // The endpoint calls itself.
+/// let peer = endpoint.accept()?;
+/// let (queue, mut names, mut ended) = (CompletionQueue::new()?, Vec::new(), Vec::new());
+/// add(&queue, &mut names, "a receive", endpoint.recv_request(peer, 1));
+/// add(&queue, &mut names, "a send", endpoint.send_owned(itself, 2, vec![0; 8]));
+/// queue.wait(&mut ended, 1, None)?;
+/// assert_eq!(names[ended[0].context as usize], "a send"); // The receive still waits.
+/// # Ok(())
+/// # }
+/// ```
 pub trait Queueable: sealed::Queueable {}
 
 pub(super) mod sealed {

@@ -13,9 +13,48 @@ use std::sync::atomic::{AtomicI32, AtomicI64, AtomicU32, AtomicU64, Ordering};
 use crate::wire::served_rma::{self, Change as Asked};
 
 /// A word for atomic operations: `u32`, `u64`, `i32` or `i64`.
+///
+/// ```
+/// use pinfold::{AtomicWord, Endpoint, RemoteRegion, Rights};
+///
+/// # fn main() -> pinfold::Result<()> {
+/// # let name = format!("local:doc-of-atomic-word-{}", std::process::id());
+/// /// Puts a word of any kind at the beginning of a region, and returns the old one.
+/// fn exchange<W: AtomicWord>(remote: &RemoteRegion, word: W) -> pinfold::Result<W> {
+///     remote.swap(0, word)
+/// }
+///
+/// let endpoint = Endpoint::listen(&name)?;
+/// let itself = endpoint.connect(&name)?; // The endpoint calls itself.
+/// let region = endpoint.region(64, Rights::ReadWrite)?;
+/// let remote = endpoint.open_region(itself, &region.key().unwrap())?;
+/// assert_eq!(exchange(&remote, 7u64)?, 0);
+/// assert_eq!(exchange(&remote, -1i64)?, 7);
+/// assert_eq!(exchange(&remote, 0u32)?, u32::MAX); // Half of the bits of -1.
+/// # Ok(())
+/// # }
+/// ```
 pub trait AtomicWord: Copy + sealed::Word {}
 
 /// A change of a word, with its operands.
+///
+/// ```
+/// use pinfold::{AtomicChange, Endpoint, Rights};
+///
+/// # fn main() -> pinfold::Result<()> {
+/// # let name = format!("local:doc-of-atomic-change-{}", std::process::id());
+/// let endpoint = Endpoint::listen(&name)?;
+/// let itself = endpoint.connect(&name)?; // The endpoint calls itself.
+/// let region = endpoint.region(64, Rights::ReadWrite)?;
+/// let remote = endpoint.open_region(itself, &region.key().unwrap())?;
+/// assert_eq!(remote.atomic(0, AtomicChange::Add(5u32)).wait()?, 0);
+/// assert_eq!(remote.atomic(0, AtomicChange::Max(3u32)).wait()?, 5);
+/// // The word is replaced, for it is 5; any other result would say that it was not.
+/// assert_eq!(remote.atomic(0, AtomicChange::Replace(5u32, 9)).wait()?, 5);
+/// assert_eq!(region.to_vec()?[..4], 9u32.to_ne_bytes());
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AtomicChange<W> {
     /// Adds this, wrapping at the end of the word's range.

@@ -28,6 +28,28 @@ const LOOK: Duration = Duration::from_micros(50);
 
 /// Memory of this process that peers may use by its addresses
 /// ([`RemoteSpace`](crate::RemoteSpace)), until this is revoked or dropped.
+///
+/// ```
+/// use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
+/// use pinfold::{Endpoint, Progress, Rights};
+///
+/// # fn main() -> pinfold::Result<()> {
+/// # let name = format!("local:doc-of-exposed-{}", std::process::id());
+/// static COUNT: AtomicU64 = AtomicU64::new(40);
+/// let owner = Endpoint::builder().listen(&name).progress(Progress::Dedicated).build()?;
+/// let user = Endpoint::new()?;
+/// let peer = user.connect(&name)?;
+/// let at = COUNT.as_ptr() as usize;
+/// // SAFETY: a static stays, and this program reaches the word by atomic operations alone.
+/// let exposed = unsafe { owner.expose(at..at + 8, Rights::ReadWrite)? };
+/// let space = user.open_space(peer, &exposed.key())?;
+/// assert_eq!(space.fetch_add(at as u64, 2u64)?, 40);
+/// exposed.revoke()?; // No peer changes the word from here on.
+/// assert_eq!(COUNT.load(SeqCst), 42);
+/// assert!(space.fetch_add(at as u64, 2u64).is_err());
+/// # Ok(())
+/// # }
+/// ```
 #[must_use = "dropped, it is exposed no more"]
 pub struct Exposed {
     addresses: Range<usize>,

@@ -4,6 +4,27 @@ use crate::{Error, Result, wire::space::Claim};
 
 /// Lets a peer of the owner's endpoint use memory: sent to it in a message, say. It holds 128
 /// random bits, so it cannot be guessed; a holder can use the memory until it is revoked.
+///
+/// ```
+/// use pinfold::{Endpoint, RegionKey, Rights};
+///
+/// # fn main() -> pinfold::Result<()> {
+/// # let name = format!("local:doc-of-region-key-{}", std::process::id());
+/// let endpoint = Endpoint::listen(&name)?;
+/// let itself = endpoint.connect(&name)?; // The endpoint calls itself.
+/// let peer = endpoint.accept()?;
+/// let region = endpoint.region(64, Rights::Read)?;
+/// region.write(0, b"shared")?;
+/// endpoint.send(itself, 1, &region.key().unwrap().to_bytes())?;
+///
+/// // A peer that is sent the key can use the region.
+/// let key = RegionKey::from_bytes(&endpoint.recv(peer, 1)?)?;
+/// let mut bytes = [0; 6];
+/// endpoint.open_region(peer, &key)?.read(0, &mut bytes)?;
+/// assert_eq!(&bytes, b"shared");
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct RegionKey {
     pub(crate) id: u64,

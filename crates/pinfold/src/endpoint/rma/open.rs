@@ -19,6 +19,24 @@ use crate::{
 };
 
 /// The opening of memory of a peer that was asked for. Dropped early it is forgotten.
+///
+/// ```
+/// use pinfold::{Endpoint, Rights};
+///
+/// # fn main() -> pinfold::Result<()> {
+/// # let name = format!("local:doc-of-open-request-{}", std::process::id());
+/// let endpoint = Endpoint::listen(&name)?;
+/// let itself = endpoint.connect(&name)?; // The endpoint calls itself.
+/// let region = endpoint.region(64, Rights::Read)?;
+/// let opening = endpoint.open_region_request(itself, &region.key().unwrap());
+/// region.write(0, b"meanwhile")?; // The program goes on while the owner is asked.
+/// let remote = opening.wait()?;
+/// let mut bytes = [0; 9];
+/// remote.read(0, &mut bytes)?;
+/// assert_eq!(&bytes, b"meanwhile");
+/// # Ok(())
+/// # }
+/// ```
 #[must_use = "dropped, it opens nothing"]
 pub struct OpenRequest<N: Addressing> {
     inner: Request<Asked>,

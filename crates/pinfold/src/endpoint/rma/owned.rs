@@ -35,6 +35,23 @@ use crate::{
 /// [`Remote::write_owned`].
 ///
 /// Dropped early it goes on to its end, and keeps the buffer until then.
+///
+/// ```
+/// use pinfold::{Endpoint, Rights};
+///
+/// # fn main() -> pinfold::Result<()> {
+/// # let name = format!("local:doc-of-copy-request-{}", std::process::id());
+/// let endpoint = Endpoint::listen(&name)?;
+/// let itself = endpoint.connect(&name)?; // The endpoint calls itself.
+/// let region = endpoint.region(64, Rights::ReadWrite)?;
+/// let remote = endpoint.open_region(itself, &region.key().unwrap())?;
+/// let writing = remote.write_owned(8, b"owned".to_vec());
+/// let (receipt, buffer) = writing.wait(); // The buffer comes back.
+/// assert_eq!((receipt?.bytes, &buffer[..]), (5, &b"owned"[..]));
+/// assert_eq!(region.to_vec()?[8..13], buffer);
+/// # Ok(())
+/// # }
+/// ```
 #[must_use = "the result says whether the region stood"]
 pub struct CopyRequest<B: Send + 'static> {
     inner: Request<B>,
@@ -44,6 +61,22 @@ pub struct CopyRequest<B: Send + 'static> {
 /// [`Remote::atomic`].
 ///
 /// Dropped early it goes on to its end.
+///
+/// ```
+/// use pinfold::{AtomicChange, Endpoint, Rights};
+///
+/// # fn main() -> pinfold::Result<()> {
+/// # let name = format!("local:doc-of-atomic-request-{}", std::process::id());
+/// let endpoint = Endpoint::listen(&name)?;
+/// let itself = endpoint.connect(&name)?; // The endpoint calls itself.
+/// let region = endpoint.region(64, Rights::ReadWrite)?;
+/// let remote = endpoint.open_region(itself, &region.key().unwrap())?;
+/// let first = remote.atomic(0, AtomicChange::Add(1u64));
+/// let second = remote.atomic(0, AtomicChange::Add(1u64)); // The first may not have ended yet.
+/// assert_eq!((first.wait()?, second.wait()?), (0, 1)); // The old values of the word.
+/// # Ok(())
+/// # }
+/// ```
 #[must_use = "the result says whether the region stood"]
 pub struct AtomicRequest<W: AtomicWord> {
     inner: Request<()>,

@@ -26,6 +26,26 @@ use crate::{
 /// and memory is short, using it can end the process by a signal.
 ///
 /// Dropping it is as [`Region::revoke`].
+///
+/// ```
+/// use std::sync::atomic::Ordering::SeqCst;
+/// use pinfold::{Endpoint, Error, Rights};
+///
+/// # fn main() -> pinfold::Result<()> {
+/// # let name = format!("local:doc-of-region-{}", std::process::id());
+/// let endpoint = Endpoint::listen(&name)?;
+/// let itself = endpoint.connect(&name)?; // The endpoint calls itself.
+/// let mut region = endpoint.region(64, Rights::ReadWrite)?;
+/// let remote = endpoint.open_region(itself, &region.key().unwrap())?;
+/// remote.write(0, b"a state")?;
+/// remote.fetch_add(8, 3u64)?;
+/// assert_eq!(region.to_vec()?[..7], *b"a state");
+/// assert_eq!(region.word64(8).unwrap().load(SeqCst), 3);
+/// region.revoke()?; // The contents stay, for the owner alone.
+/// assert!(matches!(remote.write(0, b"too late"), Err(Error::Revoked)));
+/// # Ok(())
+/// # }
+/// ```
 pub struct Region {
     /// Kept beyond this while it is sent to a peer that has read it.
     memory: Arc<SharedBuf>,

@@ -25,6 +25,24 @@ use crate::{Endpoint, Error, OwnedBufMut, Result, error::inside, memory::arena::
 /// ([`SharedBuf`](crate::SharedBuf), [`ArenaBuf`](crate::ArenaBuf)); for others, and for words that
 /// are not mapped, the endpoint's agent does the operations, while the endpoint makes progress.
 /// Nothing is pinned, and nothing is copied.
+///
+/// ```
+/// use pinfold::{Endpoint, Progress, Rights};
+///
+/// # fn main() -> pinfold::Result<()> {
+/// # let name = format!("local:doc-of-registered-{}", std::process::id());
+/// let owner = Endpoint::builder().listen(&name).progress(Progress::Dedicated).build()?;
+/// let user = Endpoint::new()?;
+/// let peer = user.connect(&name)?;
+/// let registered = owner.register(vec![0; 4096], Rights::ReadWrite)?;
+/// let remote = user.open_region(peer, &registered.key())?;
+/// remote.write(96, b"from a peer")?;
+/// // Taken back, the buffer is the program's alone.
+/// let buffer = registered.into_inner().map_err(|kept| kept.0)?;
+/// assert_eq!(&buffer[96..107], b"from a peer");
+/// # Ok(())
+/// # }
+/// ```
 #[must_use = "dropped, it is registered no more"]
 pub struct Registered<B: OwnedBufMut> {
     exposed: Exposed,

@@ -20,19 +20,112 @@ use super::{
 use crate::{Error, Path, PeerId, Receipt, Refusal, Result, worker::shared::Shared};
 
 /// Memory of a peer's by offsets: the first byte is at 0, wherever it lies there.
+///
+/// ```
+/// use pinfold::{Endpoint, RemoteRegion, Rights};
+///
+/// # fn main() -> pinfold::Result<()> {
+/// # let name = format!("local:doc-of-remote-region-{}", std::process::id());
+/// let endpoint = Endpoint::listen(&name)?;
+/// let itself = endpoint.connect(&name)?; // The endpoint calls itself.
+/// let region = endpoint.region(64, Rights::ReadWrite)?;
+/// let remote: RemoteRegion = endpoint.open_region(itself, &region.key().unwrap())?;
+/// remote.write(10, b"at ten")?;
+/// let mut bytes = [0; 3];
+/// region.read(13, &mut bytes)?;
+/// assert_eq!(&bytes, b"ten");
+/// # Ok(())
+/// # }
+/// ```
 pub type RemoteRegion = Remote<ByOffset>;
 
 /// Memory of a peer's by its addresses there ([`Remote::addresses`]).
+///
+/// ```
+/// use pinfold::{Endpoint, Progress, RemoteSpace, Rights};
+///
+/// # fn main() -> pinfold::Result<()> {
+/// # let name = format!("local:doc-of-remote-space-{}", std::process::id());
+/// let owner = Endpoint::builder().listen(&name).progress(Progress::Dedicated).build()?;
+/// let user = Endpoint::new()?;
+/// let peer = user.connect(&name)?;
+/// let registered = owner.register(vec![7; 100], Rights::Read)?;
+/// let space: RemoteSpace = user.open_space(peer, &registered.key())?;
+/// let at = registered.addresses().start as u64 + 10; // An address in the owner's process.
+/// let mut bytes = [0; 3];
+/// space.read(at, &mut bytes)?;
+/// assert_eq!(bytes, [7; 3]);
+/// # Ok(())
+/// # }
+/// ```
 pub type RemoteSpace = Remote<ByAddress>;
 
 /// The numbers that name places in memory of a peer's: [`ByOffset`] or [`ByAddress`].
+///
+/// ```
+/// use pinfold::{Addressing, Endpoint, Progress, Remote, Rights};
+///
+/// # fn main() -> pinfold::Result<()> {
+/// # let name = format!("local:doc-of-addressing-{}", std::process::id());
+/// /// Reads the byte at a place, by offset or by address.
+/// fn byte_at<N: Addressing>(memory: &Remote<N>, at: u64) -> pinfold::Result<u8> {
+///     let mut byte = [0];
+///     memory.read(at, &mut byte)?;
+///     Ok(byte[0])
+/// }
+///
+/// let owner = Endpoint::builder().listen(&name).progress(Progress::Dedicated).build()?;
+/// let user = Endpoint::new()?;
+/// let peer = user.connect(&name)?;
+/// let registered = owner.register(b"bytes".to_vec(), Rights::Read)?;
+/// let (key, start) = (registered.key(), registered.addresses().start as u64);
+/// assert_eq!(byte_at(&user.open_region(peer, &key)?, 1)?, b'y');
+/// assert_eq!(byte_at(&user.open_space(peer, &key)?, start + 1)?, b'y');
+/// # Ok(())
+/// # }
+/// ```
 pub trait Addressing: sealed::Policy {}
 
 /// Places are offsets from the first byte.
+///
+/// ```
+/// use pinfold::{ByOffset, Endpoint, Remote, Rights};
+///
+/// # fn main() -> pinfold::Result<()> {
+/// # let name = format!("local:doc-of-by-offset-{}", std::process::id());
+/// let endpoint = Endpoint::listen(&name)?;
+/// let itself = endpoint.connect(&name)?; // The endpoint calls itself.
+/// let region = endpoint.region(5, Rights::ReadWrite)?;
+/// let remote: Remote<ByOffset> = endpoint.open_region(itself, &region.key().unwrap())?;
+/// remote.write(0, b"first")?; // Offset 0 is the first byte, wherever the region lies.
+/// assert_eq!(region.to_vec()?, b"first");
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Copy, Debug)]
 pub enum ByOffset {}
 
 /// Places are addresses in the owner's process.
+///
+/// ```
+/// use pinfold::{ByAddress, Endpoint, Progress, Remote, Rights};
+///
+/// # fn main() -> pinfold::Result<()> {
+/// # let name = format!("local:doc-of-by-address-{}", std::process::id());
+/// let owner = Endpoint::builder().listen(&name).progress(Progress::Dedicated).build()?;
+/// let user = Endpoint::new()?;
+/// let peer = user.connect(&name)?;
+/// let registered = owner.register(vec![0; 5], Rights::ReadWrite)?;
+/// let space: Remote<ByAddress> = user.open_space(peer, &registered.key())?;
+/// let start = registered.addresses().start as u64; // The buffer's address at its owner.
+/// assert_eq!(space.addresses().start, start);
+/// space.write(start, b"first")?;
+/// let mut bytes = [0; 5];
+/// registered.read(0, &mut bytes)?;
+/// assert_eq!(&bytes, b"first");
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Copy, Debug)]
 pub enum ByAddress {}
 
@@ -78,6 +171,24 @@ mod sealed {
 /// between cores later. After [`Remote::flush`] they are stored there for all (`SendDone`; Tezuka
 /// and others, *Pin-down Cache*, section 5); bytes that the kernel wrote are at once. A message
 /// that is sent to the owner after a write is received after it.
+///
+/// ```
+/// use pinfold::{Endpoint, Path, Rights};
+///
+/// # fn main() -> pinfold::Result<()> {
+/// # let name = format!("local:doc-of-remote-{}", std::process::id());
+/// let endpoint = Endpoint::listen(&name)?;
+/// let itself = endpoint.connect(&name)?; // The endpoint calls itself.
+/// let region = endpoint.region(64, Rights::ReadWrite)?;
+/// let remote = endpoint.open_region(itself, &region.key().unwrap())?;
+/// assert_eq!(remote.write(0, b"written")?.path, Path::Mapped); // The bytes were stored there.
+/// assert_eq!(remote.fetch_add(8, 5u64)?, 0); // The old value of the word.
+/// let mut bytes = [0; 16];
+/// remote.read(0, &mut bytes)?;
+/// assert_eq!((&bytes[..7], bytes[8]), (&b"written"[..], 5));
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone)]
 pub struct Remote<N: Addressing>(pub(super) Arc<Inner>, PhantomData<N>);
 

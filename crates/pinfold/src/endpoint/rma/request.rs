@@ -36,6 +36,25 @@ use crate::{
 ///
 /// Dropped early it is cancelled, and waits for the part that a thread is in the middle of: 4 MiB
 /// at most.
+///
+/// ```
+/// use pinfold::{CopyEngine, Endpoint, EngineConfig, Rights};
+///
+/// # fn main() -> pinfold::Result<()> {
+/// # let name = format!("local:doc-of-region-request-{}", std::process::id());
+/// let engine = CopyEngine::new(EngineConfig::default());
+/// let endpoint = Endpoint::listen(&name)?;
+/// let itself = endpoint.connect(&name)?; // The endpoint calls itself.
+/// let region = endpoint.region(1 << 20, Rights::ReadWrite)?;
+/// let remote = endpoint.open_region(itself, &region.key().unwrap())?;
+/// let writing = remote.write_request(&engine, 0, vec![9; 1 << 20]);
+/// // The program does something else here, while threads of the engine copy.
+/// let (receipt, buffer) = writing.wait().expect("its result was not taken before");
+/// assert_eq!(receipt?.bytes, 1 << 20);
+/// assert_eq!(region.to_vec()?, buffer);
+/// # Ok(())
+/// # }
+/// ```
 #[must_use = "dropping a request cancels it"]
 pub struct RegionRequest<B: Send + 'static> {
     memory: Arc<Inner>,

@@ -18,6 +18,18 @@ use super::{Arena, registry::ArenaRef, state::Block};
 use crate::Result;
 
 /// A buffer in an [`Arena`]. It dereferences to its bytes; dropping it frees them.
+///
+/// ```
+/// # fn main() -> pinfold::Result<()> {
+/// let arena = pinfold::Arena::new()?;
+/// let mut buf = arena.alloc_zeroed(8)?;
+/// buf[..5].copy_from_slice(b"bytes"); // A buffer is a slice.
+/// assert_eq!(&*buf, b"bytes\0\0\0");
+/// drop(buf);
+/// assert_eq!(arena.stats().buffers, 0);
+/// # Ok(())
+/// # }
+/// ```
 pub struct ArenaBuf {
     at: NonNull<u8>,
     len: usize,

@@ -99,6 +99,25 @@ impl Arena {
 /// ([`send_owned`](crate::Endpoint::send_owned), [`recv_owned`](crate::Endpoint::recv_owned)). A
 /// long message that is received into one is copied there by its sender, alone or beside the
 /// receiver. From then on that sender can read and write all that lies beside it, too.
+///
+/// ```
+/// use pinfold::{Endpoint, SharedArena};
+///
+/// # fn main() -> pinfold::Result<()> {
+/// # let name = format!("local:doc-of-shared-arena-{}", std::process::id());
+/// let endpoint = Endpoint::listen(&name)?;
+/// let itself = endpoint.connect(&name)?; // The endpoint calls itself.
+/// let peer = endpoint.accept()?;
+/// let arena = SharedArena::builder().bytes_max(64 << 20).build_shared()?;
+/// // A sender can copy a long message straight to where it is received.
+/// let receiving = endpoint.recv_owned(peer, 1, arena.alloc(1 << 20)?);
+/// endpoint.send(itself, 1, &vec![3; 1 << 20])?;
+/// let (received, buf) = receiving.wait();
+/// assert_eq!(received?.len, 1 << 20);
+/// assert_eq!(buf.to_vec(), vec![3; 1 << 20]);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone)]
 pub struct SharedArena {
     pub(super) heap: Arc<Heap>,

@@ -13,6 +13,21 @@ use super::{SharedArena, cells::Cells, registry::ArenaRef, state::Block};
 use crate::Result;
 
 /// A buffer in a [`SharedArena`]. Dropping it frees its bytes.
+///
+/// ```
+/// use std::sync::atomic::Ordering::SeqCst;
+/// use pinfold::SharedArena;
+///
+/// # fn main() -> pinfold::Result<()> {
+/// let buf = SharedArena::builder().build_shared()?.alloc(64)?;
+/// buf.write(8, b"copied in"); // Peers may write meanwhile, so there is no slice of it.
+/// let mut bytes = [0; 9];
+/// buf.read(8, &mut bytes);
+/// assert_eq!(&bytes, b"copied in");
+/// assert_eq!(buf.word64(0).unwrap().fetch_add(1, SeqCst), 0);
+/// # Ok(())
+/// # }
+/// ```
 pub struct SharedBuf {
     cells: Cells,
     block: Block,

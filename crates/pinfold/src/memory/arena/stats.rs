@@ -2,6 +2,19 @@
 
 /// Numbers about an arena, all at one moment. Bytes are rounded up as the arena does it: buffers to
 /// 64 bytes, committed memory to 256 KiB.
+///
+/// ```
+/// # fn main() -> pinfold::Result<()> {
+/// let arena = pinfold::Arena::builder().bytes_budget(16 << 20).build()?;
+/// let buf = arena.alloc(1000)?;
+/// let stats = arena.stats();
+/// assert_eq!((stats.buffers, stats.bytes_live), (1, 1024)); // Buffers take multiples of 64 bytes.
+/// assert!(stats.bytes_committed >= 1024 && stats.bytes_committed <= 16 << 20);
+/// drop(buf);
+/// assert_eq!((arena.stats().bytes_live, arena.stats().bytes_live_peak), (0, 1024));
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ArenaStats {

@@ -39,6 +39,22 @@ pub struct SpaceId(pub u64);
 
 /// The rights to memory: of a peer to memory that it was given a key of, of a transfer to memory
 /// that a translation leads to. The right to write includes the right to read.
+///
+/// ```
+/// use pinfold::{Endpoint, Error, Rights};
+///
+/// # fn main() -> pinfold::Result<()> {
+/// # let name = format!("local:doc-of-rights-{}", std::process::id());
+/// let endpoint = Endpoint::listen(&name)?;
+/// let itself = endpoint.connect(&name)?; // The endpoint calls itself.
+/// let region = endpoint.region(8, Rights::Read)?; // Only its owner writes it.
+/// region.write(0, b"constant")?;
+/// let remote = endpoint.open_region(itself, &region.key().unwrap())?;
+/// assert!(remote.rights().allow(Rights::Read) && !remote.rights().allow(Rights::ReadWrite));
+/// assert!(matches!(remote.write(0, b"variable"), Err(Error::ReadOnly)));
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Rights {
     /// Read.

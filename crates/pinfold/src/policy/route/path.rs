@@ -3,6 +3,22 @@
 use std::fmt;
 
 /// One way for a message to reach a peer.
+///
+/// ```
+/// use pinfold::{Endpoint, Path};
+///
+/// # fn main() -> pinfold::Result<()> {
+/// # let name = format!("local:doc-of-path-{}", std::process::id());
+/// let endpoint = Endpoint::listen(&name)?;
+/// let itself = endpoint.connect(&name)?; // The endpoint calls itself.
+/// let receipt = endpoint.send(itself, 1, b"short")?;
+/// assert_eq!(receipt.path, Path::Inline);
+/// // A path can be asked for, too.
+/// let receipt = endpoint.send_by(Path::Eager, itself, 1, b"short")?;
+/// assert_eq!(receipt.path.name(), "eager");
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum Path {
@@ -52,6 +68,20 @@ impl fmt::Display for Path {
 }
 
 /// A set of [`Path`]s.
+///
+/// ```
+/// use pinfold::{Endpoint, Path, PathSet};
+///
+/// # fn main() -> pinfold::Result<()> {
+/// # let name = format!("local:doc-of-path-set-{}", std::process::id());
+/// let paths = PathSet::all().without(Path::Cma).without(Path::Mapped);
+/// let endpoint = Endpoint::builder().listen(&name).paths(paths).build()?;
+/// let itself = endpoint.connect(&name)?; // The endpoint calls itself.
+/// let usable = endpoint.peer(itself).expect("it is connected").paths;
+/// assert!(usable.contains(Path::Eager) && !usable.contains(Path::Cma));
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct PathSet(u8);
 

@@ -15,6 +15,25 @@ use crate::{
 /// `copied_user` at the sender (into the ring) and *n* again at the receiver (out of it). Where
 /// both sides copy at once, each counts its part: by `cma` and `mapped` the counts of both receipts
 /// add up to the bytes received.
+///
+/// ```
+/// use pinfold::{Endpoint, Path};
+///
+/// # fn main() -> pinfold::Result<()> {
+/// # let name = format!("local:doc-of-receipt-{}", std::process::id());
+/// let endpoint = Endpoint::listen(&name)?;
+/// let itself = endpoint.connect(&name)?; // The endpoint calls itself.
+/// let peer = endpoint.accept()?;
+/// endpoint.send_by(Path::Eager, itself, 1, &[7; 1000])?;
+/// let receipt = endpoint.recv(peer, 1)?.receipt();
+/// assert_eq!((receipt.path, receipt.bytes, receipt.copied_user), (Path::Eager, 1000, 1000));
+/// for (path, why) in receipt.refusals() {
+///     println!("not {path}: {why}");
+/// }
+/// assert!(receipt.to_string().starts_with("1000 bytes by eager"), "{receipt}");
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Receipt {
     /// The path that was taken.

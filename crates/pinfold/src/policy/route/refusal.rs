@@ -8,6 +8,23 @@ use rustix::io::Errno;
 pub(crate) const MISSING: Errno = Errno::AGAIN;
 
 /// Why a path was not taken for a message.
+///
+/// ```
+/// use pinfold::{Endpoint, Error, Path, PathSet, Refusal};
+///
+/// # fn main() -> pinfold::Result<()> {
+/// # let name = format!("local:doc-of-refusal-{}", std::process::id());
+/// let paths = PathSet::all().without(Path::Cma);
+/// let endpoint = Endpoint::builder().listen(&name).paths(paths).build()?;
+/// let itself = endpoint.connect(&name)?; // The endpoint calls itself.
+/// match endpoint.send_by(Path::Cma, itself, 1, &[0; 100]) {
+///     Err(Error::PathRefused { why, .. }) => assert_eq!(why, Refusal::SwitchedOff),
+///     other => panic!("the path is switched off: {other:?}"),
+/// }
+/// assert_eq!(endpoint.peer(itself).unwrap().cma_refused, Some(Refusal::SwitchedOff));
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Refusal {

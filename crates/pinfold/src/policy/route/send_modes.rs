@@ -8,6 +8,23 @@
 use serde::{Deserialize, Serialize};
 
 /// A way to send.
+///
+/// ```
+/// use pinfold::{Endpoint, Progress, SendMode};
+///
+/// # fn main() -> pinfold::Result<()> {
+/// let server = Endpoint::builder().listen("tcp:127.0.0.1:0").progress(Progress::Dedicated);
+/// let server = server.local_shortcut(false).build()?;
+/// let client = Endpoint::builder().local_shortcut(false).send_mode(SendMode::Plain).build()?;
+/// let peer = client.connect(&server.listens_at().expect("it listens"))?;
+/// let receiving = server.recv_request(.., 1);
+/// let receipt = client.send(peer, 1, &vec![1; 1 << 20])?;
+/// assert_eq!(receiving.wait()?.len(), 1 << 20);
+/// assert_eq!(receipt.sent_by(), Some(SendMode::Plain));
+/// assert!(SendMode::Plain.copies() && !SendMode::Cached.copies());
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum SendMode {
@@ -57,6 +74,22 @@ impl SendMode {
 }
 
 /// The interface by which the kernel is asked to send.
+///
+/// ```
+/// use pinfold::{Endpoint, Progress, SendDriver};
+///
+/// # fn main() -> pinfold::Result<()> {
+/// let server = Endpoint::builder().listen("tcp:127.0.0.1:0").progress(Progress::Dedicated);
+/// let server = server.local_shortcut(false).build()?;
+/// let client = Endpoint::builder().local_shortcut(false).io_uring(false).build()?;
+/// let peer = client.connect(&server.listens_at().expect("it listens"))?;
+/// let receiving = server.recv_request(.., 1);
+/// let receipt = client.send(peer, 1, &vec![1; 1 << 20])?;
+/// assert_eq!(receiving.wait()?.len(), 1 << 20);
+/// assert_eq!(receipt.send_driver(), Some(SendDriver::Calls));
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum SendDriver {

@@ -17,6 +17,22 @@ use crate::{Error, Result};
 ///
 /// A user of another user namespace that is not mapped into this one shows as the kernel's overflow
 /// user, mostly 65534, "nobody": admitting that user admits all of those.
+///
+/// ```
+/// use pinfold::{Access, Endpoint};
+///
+/// # fn main() -> pinfold::Result<()> {
+/// # let name = format!("local:doc-of-access-{}", std::process::id());
+/// let access = Access::same_user().user("root").group(0);
+/// let endpoint = Endpoint::builder().listen(&name).access(access).build()?;
+/// let itself = endpoint.connect(&name)?; // The same user is always let in.
+/// assert!(endpoint.peer(itself).is_some());
+/// // A user that there is not makes listening fail.
+/// let nobody = Access::same_user().user("there is no such user");
+/// assert!(Endpoint::builder().listen(&name).access(nobody).build().is_err());
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Access {
     users: Vec<Named>,
@@ -24,6 +40,16 @@ pub struct Access {
 }
 
 /// A user or group, by name or by number.
+///
+/// ```
+/// use pinfold::{Access, Who};
+///
+/// // Names and numbers become one where they are given.
+/// assert_eq!(Who::from("root"), Who::Name("root".to_owned()));
+/// assert_eq!(Who::from(0), Who::Id(0));
+/// // A number is taken as it is, a name is looked up.
+/// assert_ne!(Access::same_user().user("root"), Access::same_user().user(0));
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Who {
     /// A name, looked up once, when the rule is made.

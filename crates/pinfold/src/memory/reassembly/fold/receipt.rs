@@ -8,6 +8,28 @@ use rustix::io::Errno;
 use super::super::{gather::Reasons, window::AllocError};
 
 /// The place of the bytes of a message.
+///
+/// ```
+/// use pinfold::{Arena, Endpoint, FoldPlace};
+///
+/// # fn main() -> pinfold::Result<()> {
+/// # let name = format!("local:doc-of-fold-place-{}", std::process::id());
+/// let endpoint = Endpoint::listen(&name)?;
+/// let itself = endpoint.connect(&name)?; // The endpoint calls itself.
+/// let peer = endpoint.accept()?;
+/// let arena = Arena::new()?;
+/// endpoint.give_vectored(itself, 1, [arena.alloc(3000)?, arena.alloc(5000)?])?;
+/// let view = endpoint.recv_view(peer, 1)?;
+/// let folded = view.folded().expect("it came in two pieces");
+/// let copied = match folded.place {
+///     FoldPlace::InPlace => 0,
+///     FoldPlace::Window => folded.copied, // The rest was mapped or moved.
+///     FoldPlace::Memory(_) => folded.bytes,
+/// };
+/// assert_eq!(folded.copied, copied);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
     /// The place where they came: they were contiguous.
@@ -19,6 +41,24 @@ pub enum Place {
 }
 
 /// The reason why a message did not go into the window.
+///
+/// ```
+/// use pinfold::{Arena, Endpoint, FoldPlace, NotInPlace};
+///
+/// # fn main() -> pinfold::Result<()> {
+/// # let name = format!("local:doc-of-fold-why-{}", std::process::id());
+/// let endpoint = Endpoint::listen(&name)?;
+/// let itself = endpoint.connect(&name)?; // The endpoint calls itself.
+/// let peer = endpoint.accept()?;
+/// let arena = Arena::new()?;
+/// endpoint.give_vectored(itself, 1, [arena.alloc(3000)?, arena.alloc(5000)?])?;
+/// let view = endpoint.recv_view(peer, 1)?;
+/// let folded = view.folded().expect("it came in two pieces");
+/// // Pieces this short cost less to copy than to map.
+/// assert_eq!(folded.place, FoldPlace::Memory(NotInPlace::Cheapest));
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Why {
@@ -42,6 +82,34 @@ pub enum Why {
 }
 
 /// The reason why no pages are moved at all.
+///
+/// ```
+/// use pinfold::{Endpoint, Message, Path, PathSet, Unmoved};
+///
+/// # fn main() -> pinfold::Result<()> {
+/// # let name = format!("local:doc-of-fold-unmoved-{}", std::process::id());
+/// // Messages that the library stores come in pieces where its memory for them has holes.
+/// let only = PathSet::only(&[Path::Inline, Path::Eager]);
+/// let endpoint = Endpoint::builder().listen(&name).paths(only).move_pages(false).build()?;
+/// let itself = endpoint.connect(&name)?; // The endpoint calls itself.
+/// let peer = endpoint.accept()?;
+/// # let next = |len: usize| -> pinfold::Result<Message> {
+/// #     let sending = endpoint.send_owned(itself, 1, vec![1; len]);
+/// #     let message = endpoint.recv(peer, 1)?;
+/// #     sending.wait().0?;
+/// #     Ok(message)
+/// # };
+/// // `next` sends a message and receives it; then every second one is dropped.
+/// let mut held = (0..15).map(|_| next(2 << 20)).collect::<pinfold::Result<Vec<_>>>()?;
+/// for at in (0..8).rev() {
+///     held.remove(2 * at);
+/// }
+/// let message = next(8 << 20)?;
+/// let folded = message.folded().expect("it came in pieces");
+/// assert_eq!((folded.moved, folded.unmoved), (0, Some(Unmoved::Unwanted)));
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Unmoved {
@@ -70,6 +138,24 @@ impl From<&userfault::Error> for Unmoved {
 /// The receipt of a message: the ways taken, and the reasons.
 ///
 /// Identity: unless it is [in place](Place::InPlace), `moved + mapped + copied == bytes`.
+///
+/// ```
+/// use pinfold::{Arena, Endpoint};
+///
+/// # fn main() -> pinfold::Result<()> {
+/// # let name = format!("local:doc-of-fold-receipt-{}", std::process::id());
+/// let endpoint = Endpoint::listen(&name)?;
+/// let itself = endpoint.connect(&name)?; // The endpoint calls itself.
+/// let peer = endpoint.accept()?;
+/// let arena = Arena::new()?;
+/// endpoint.give_vectored(itself, 1, [arena.alloc(3000)?, arena.alloc(5000)?])?;
+/// let view = endpoint.recv_view(peer, 1)?;
+/// let folded = view.folded().expect("it came in two pieces");
+/// assert_eq!((folded.bytes, folded.pieces), (8000, 2));
+/// assert_eq!(folded.moved + folded.mapped + folded.copied, folded.bytes);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Receipt {
     /// Bytes of the message.
