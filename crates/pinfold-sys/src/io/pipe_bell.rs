@@ -1,10 +1,10 @@
 //! Doorbells by a pipe, for one process to wake another: a byte for each ring, which nobody reads.
 //!
-//! The side that rings makes the pipe, and hands the end to read to the other. That one has an epoll
-//! tell of changes (`EPOLLET`): each byte is one, whether there are others before it or not. So a
-//! ring is one system call on this side, and on the other none besides the one that waits; by a
-//! socket, of which the byte has to be taken, they are one more, and each costs more. Once the pipe
-//! is full, another takes its place.
+//! The side that rings makes the pipe, and hands the end to read to the other. That one has an
+//! epoll tell of changes (`EPOLLET`): each byte is one, whether there are others before it or not.
+//! So a ring is one system call on this side, and on the other none besides the one that waits; by
+//! a socket, of which the byte has to be taken, they are one more, and each costs more. Once the
+//! pipe is full, another takes its place.
 //!
 //! The end to write is this process's alone, so nobody else can make it one that blocks. An end to
 //! read stays here as well: a pipe without any would end this process by `SIGPIPE`.

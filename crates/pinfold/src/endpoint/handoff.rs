@@ -19,7 +19,7 @@ use crate::{
     worker::{
         abandoned,
         engine::Engine,
-        fast_path::{self, Lent},
+        fast_view::{self, Lent},
         matching::{Source, TagMatch},
         op::{Done, Keeps, OpKey},
         post,
@@ -35,7 +35,7 @@ use crate::{
 pub(crate) fn recv_view(shared: &Arc<Shared>, from: Source, tag: TagMatch) -> Result<View<'_>> {
     let lent = match shared.fast_path() {
         Some(mut engine) => {
-            let lent = fast_path::view_fast(&mut engine, from, tag);
+            let lent = fast_view::view_fast(&mut engine, from, tag);
             let has_ended_others = !engine.core.wakes.is_empty();
             drop(engine);
             if has_ended_others {
@@ -62,7 +62,7 @@ fn tell(shared: &Shared) {
 /// A thread other than the owner's may be as quick.
 #[inline(never)]
 fn view_from_elsewhere(shared: &Shared, from: Source, tag: TagMatch) -> Result<Option<Lent>> {
-    Ok(fast_path::view_fast(&mut *shared.enter()?, from, tag))
+    Ok(fast_view::view_fast(&mut *shared.enter()?, from, tag))
 }
 
 #[inline(never)]

@@ -31,7 +31,7 @@ use crate::{
     wire::rendezvous::By,
     worker::{
         abandoned,
-        fast_path::{self, Lent},
+        fast_view::{self, Lent},
         op::{Arrived, Lending},
         shared::Shared,
         unlocked_copy::Purpose,
@@ -365,7 +365,7 @@ impl Drop for View<'_> {
             return give_parts_back(&self.shared, self.peer, *contiguous);
         };
         if let Some(mut engine) = self.shared.fast_path()
-            && fast_path::give_back_fast(&mut engine, self.peer, loan)
+            && fast_view::give_back_fast(&mut engine, self.peer, loan)
         {
             return;
         }

@@ -47,19 +47,20 @@ impl fmt::Display for Untaken {
         match self {
             Untaken::NoCredit { credit } => write!(
                 f,
-                "no receive for it is posted there, and the {credit} bytes that it stores for messages without \
-                 one are in use; have it receive them, or raise Builder::unexpected_bytes_max there"
+                "no receive for it is posted there, and the {credit} bytes that it stores for \
+                 messages without one are in use; have it receive them, or raise \
+                 Builder::unexpected_bytes_max there"
             ),
             Untaken::NoReceive => write!(f, "no receive for it is posted there"),
             Untaken::Behind => write!(
                 f,
-                "what was sent before has not gone yet; have it receive, or make progress on its own \
-                 (Progress::Dedicated)"
+                "what was sent before has not gone yet; have it receive, or make progress on its \
+                 own (Progress::Dedicated)"
             ),
             Untaken::Unsure => write!(
                 f,
-                "it knows of the message and does not answer; it may receive the message yet, so do not \
-                 send it again unless twice is no harm"
+                "it knows of the message and does not answer; it may receive the message yet, so \
+                 do not send it again unless twice is no harm"
             ),
         }
     }

@@ -52,8 +52,9 @@
 //! # Modules
 //! `publisher` and `subscriber` stand on `door`, an endpoint at an `address`, which answers those
 //! who come; `call`, which finds those who are there, and `rounds`, which does it again; `control`,
-//! the messages between them. `host` lets the `members`, a publisher's subscribers, join; `payload`, `kind` and `stamp`
-//! describe a sample's memory; `loan` and `sample` are that memory while it is written and read.
+//! the messages between them. `host` lets the `members`, a publisher's subscribers, join;
+//! `payload`, `kind` and `stamp` describe a sample's memory; `loan` and `sample` are that memory while it is
+//! written and read.
 
 mod address;
 mod call;

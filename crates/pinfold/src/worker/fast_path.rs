@@ -24,14 +24,11 @@ use crate::{
     copy::Largest,
     endpoint::received::Received,
     failpoint::{self, Point},
-    memory::{imported_extents::Loan, scatter::Part},
+    memory::scatter::Part,
     policy::route::{Why, ring_is_settled},
     status::Tally,
     sync::Ordering,
-    wire::{
-        descriptor::{Eager, Header, INLINE_MAX, INLINE_TWO_MAX, INLINE_WIDE_MAX, Kind, Piece},
-        rendezvous::Rts,
-    },
+    wire::descriptor::{Eager, Header, INLINE_MAX, INLINE_TWO_MAX, INLINE_WIDE_MAX, Kind, Piece},
 };
 
 /// Looks at a lane before a receive is posted: a message that is about to come needs no entry.
@@ -60,14 +57,6 @@ pub(crate) struct Took {
     pub by: Largest,
 }
 
-/// A message that is read where it lies.
-pub(crate) struct Lent {
-    pub peer: PeerId,
-    pub tag: u64,
-    pub len: u64,
-    pub loan: Loan,
-}
-
 impl Took {
     /// The result as the caller gets it.
     #[inline(always)]
@@ -91,7 +80,7 @@ pub(super) fn may_recv_fast(engine: &Engine) -> bool {
 
 /// The same for a receive that waits for it a moment, unless it is time for the ordinary way.
 #[inline(always)]
-fn may_wait_fast(engine: &mut Engine) -> bool {
+pub(super) fn may_wait_fast(engine: &mut Engine) -> bool {
     if !may_recv_fast(engine) {
         return false;
     }
@@ -179,7 +168,7 @@ pub(crate) fn recv_fast(
 
 /// Waits a moment for the next descriptor of a lane that a source names, and takes it.
 #[inline(always)]
-fn at_head<T>(
+pub(super) fn at_head<T>(
     engine: &mut Engine,
     from: Source,
     take: impl FnOnce(&mut Core, &mut Peer, Header) -> Option<T>,
@@ -205,67 +194,6 @@ fn at_head<T>(
             None
         }
     }
-}
-
-/// Receives the next message of a peer's lane where it lies, if its sender gave the memory away
-/// the message matches, no other receive takes it, and nothing is stored. Waits for it a few
-/// microseconds.
-#[inline(always)]
-pub(crate) fn view_fast(engine: &mut Engine, from: Source, tag: TagMatch) -> Option<Lent> {
-    if !may_wait_fast(engine) {
-        return None;
-    }
-    at_head(engine, from, |core, peer, header| lend_head(core, peer, header, tag))
-}
-
-/// Lends the memory that the descriptor at the head of a lane gives away.
-#[inline(always)]
-fn lend_head(core: &mut Core, peer: &mut Peer, mut header: Header, tag: TagMatch) -> Option<Lent> {
-    let id = peer.id;
-    if header.kind() == Some(Kind::Fin) {
-        header = pass_ends(core, peer, header)?;
-    }
-    if !header.begins_tagged(Kind::Rts) {
-        return None;
-    }
-    let Rts { tag: got_tag, len, given: true, exported: Some(exported), number, .. } =
-        Rts::read(&peer.rx.body())
-    else {
-        return None;
-    };
-    if !tag.matches(got_tag) || core.matcher.would_take(id, got_tag) {
-        return None;
-    }
-    let mut loan = core.imported.lend(id, exported, len, header.aux())?;
-    loan.number = number;
-    if peer.rx.advance(header).is_err() {
-        core.imported.give_back(&loan);
-        return None;
-    }
-    peer.tx.passed(header, peer.rx.consumed());
-    if peer.rx.unpublished() >= PUBLISH_AFTER {
-        answers::publish(core, peer);
-    }
-    peer.record.count_received(Path::Handoff, len);
-    Some(Lent { peer: id, tag: got_tag, len, loan })
-}
-
-/// Gives memory of a view back, if no other thread is wanted for that, and if its turn has
-/// come: then the notice is one number that the sender finds. Returns whether it did; if not,
-/// nothing happened.
-#[inline(always)]
-pub(crate) fn give_back_fast(engine: &mut Engine, id: PeerId, loan: &Loan) -> bool {
-    let Some(peer) = engine.peers.get_mut(id).filter(|peer| !peer.is_leaving()) else {
-        return false;
-    };
-    if !peer.returns.is_next(loan.number) || !engine.core.imported.give_recent_back(loan) {
-        return false;
-    }
-    peer.returns.end(loan.number);
-    if peer.rx.say_returned(loan.number) {
-        answers::ring_now(&mut engine.core, peer);
-    }
-    true
 }
 
 /// [`send_at_once`], to a peer of which no more than its hot lines are touched.
@@ -429,7 +357,7 @@ fn await_frame(core: &mut Core, peer: &mut Peer) -> Option<Header> {
 /// Takes notices that memory of this side is no longer read, which come before or after most
 /// messages, and goes on to the next descriptor of another kind.
 #[inline(never)]
-fn pass_ends(core: &mut Core, peer: &mut Peer, mut header: Header) -> Option<Header> {
+pub(super) fn pass_ends(core: &mut Core, peer: &mut Peer, mut header: Header) -> Option<Header> {
     while header.kind() == Some(Kind::Fin) {
         inbound::receive(core, peer, header).ok()?;
         header = await_head(core, peer)?;

@@ -45,6 +45,7 @@ pub(crate) mod engine;
 pub(crate) mod envelope;
 pub(crate) mod extent_exchange;
 pub(crate) mod fast_path;
+pub(crate) mod fast_view;
 pub(crate) mod followers;
 pub(crate) mod gauges;
 pub(crate) mod handshakes;

@@ -1,3 +1,5 @@
+//! Rings by the socket and by pipes.
+
 use std::{fs, time::Duration};
 
 use pinfold_sys::io::poll::Events;
