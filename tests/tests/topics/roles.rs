@@ -16,7 +16,7 @@ use pinfold_tests::{
     stamp,
 };
 
-pub const TOPIC: &str = "frames";
+const TOPIC: &str = "frames";
 const MIB: usize = 1 << 20;
 
 /// The director's side of a process that goes on until it is told to end.
@@ -56,6 +56,10 @@ impl Told {
         }
         self.end.is_none_or(|end| Instant::now() < end)
     }
+}
+
+fn topic(args: &Args) -> String {
+    if args.has("topic") { args.text("topic").to_owned() } else { TOPIC.to_owned() }
 }
 
 fn publish(publisher: &Publisher<[u8]>, len: usize, number: u64) -> pinfold::topic::Published {
@@ -115,7 +119,8 @@ pub fn steady(args: &Args) {
         false => Access::same_user(),
     };
     let lens = [8, 4096, 65_536, MIB];
-    let publisher = Publisher::<[u8]>::builder().access(access).history(2).open(TOPIC).unwrap();
+    let publisher = Publisher::<[u8]>::builder().access(access).history(2);
+    let publisher = publisher.open(&topic(args)).unwrap();
     say("ready");
     let mut told = Told::new(args);
     let mut number = 0;
@@ -130,8 +135,8 @@ pub fn steady(args: &Args) {
 /// first after it was told `again`.
 pub fn subscriber(args: &Args) {
     let topic = match args.has("owner") {
-        true => format!("{}/{TOPIC}", args.text("owner")),
-        false => TOPIC.to_owned(),
+        true => format!("{}/{}", args.text("owner"), topic(args)),
+        false => topic(args),
     };
     let builder = Subscriber::<[u8]>::builder();
     let builder = if args.has("every") { builder.every_sample() } else { builder };
