@@ -77,6 +77,7 @@ fn all() -> Vec<Error> {
         Error::UnusableKey("the key".into()),
         greeting(Ungreeted::Unencrypted, "build it with Builder::encrypt(true)"),
         Error::NotListening,
+        Error::OtherType { topic: name(), ours: "8 bytes".into(), theirs: "4 bytes".into() },
         Error::NotTaken { peer: peer(), patience: Duration::from_secs(1), why: Untaken::Behind },
         Error::Timeout(Duration::from_secs(1)),
         Error::Forked,

@@ -94,7 +94,7 @@ fn messages_keep_their_bounds_and_descriptors() {
 #[test]
 fn what_has_no_room_is_dropped_and_said() {
     let (a, b) = pair().unwrap();
-    let (reader, writer) = rustix::pipe::pipe().unwrap();
+    let (reader, writer) = std::os::unix::net::UnixStream::pair().unwrap();
     let mut buf = [0; 4];
 
     send(&a, b"12345", &[]).unwrap();
@@ -119,7 +119,7 @@ fn what_has_no_room_is_dropped_and_said() {
     send(&a, b"1", &[writer.as_fd(), memory.as_fd()]).unwrap();
     drop((a, b));
 
-    // Had any copy of the writing end been left open, this read would not end.
+    // Had any copy of the other end been left open, this read would not end.
     drop(writer);
     assert_eq!(rustix::io::read(&reader, &mut buf).unwrap(), 0);
     let links = std::fs::read_dir("/proc/self/fd").unwrap().flatten();
