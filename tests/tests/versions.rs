@@ -52,7 +52,7 @@ fn pretender(args: &Args) {
             let caller = accept(&socket).unwrap();
             let mut hello = [0; 512];
             let (len, _) = recv(&caller, &mut hello[..], RecvFlags::empty()).unwrap();
-            assert_eq!(hello[..16], version_head(HELLO, 1, 1)[..]);
+            assert_eq!(hello[..16], version_head(HELLO, 2, 2)[..]);
             assert!(len > 16);
             // The refusal that every version knows: reason 2, and the versions there are.
             let mut refuse = version_head(REFUSE, 7, 9);
@@ -84,7 +84,7 @@ fn deceived(args: &Args) {
             assert_eq!(peer, "local:box");
             assert_eq!(
                 text,
-                "local:box speaks protocol versions 7 to 9, this library 1 to 1; update the older side"
+                "local:box speaks protocol versions 7 to 9, this library 2 to 2; update the older side"
             );
         }
         ("stream", Error::NotAllowed { name, why }) => {
@@ -124,10 +124,10 @@ fn visitor(_: &Args) {
         assert_eq!(rest, 0, "it hangs up");
         answer
     };
-    for (min, max) in [(2, 2), (7, 9), (u32::MAX, u32::MAX)] {
+    for (min, max) in [(1, 1), (3, 3), (7, 9), (u32::MAX, u32::MAX)] {
         let answer = call(min, max);
-        let mut refuse = version_head(REFUSE, 1, 1);
-        refuse.extend([2u64, 1, 1, 0, 0].iter().flat_map(|word| word.to_ne_bytes()));
+        let mut refuse = version_head(REFUSE, 2, 2);
+        refuse.extend([2u64, 2, 2, 0, 0].iter().flat_map(|word| word.to_ne_bytes()));
         assert_eq!(answer, refuse, "versions {min} to {max}");
     }
     // A peer that also speaks ours has to do so; this one's introduction is rubbish.

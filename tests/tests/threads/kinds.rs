@@ -19,6 +19,7 @@ use pinfold::{
         self,
         engine::{CopyEngine, EngineConfig},
     },
+    topic::Subscriber,
     translate::{own::OwnMemory, pincache::Budget},
 };
 use pinfold_sys::{cpu::affinity, socket::seqpacket};
@@ -33,7 +34,7 @@ use super::{sources, watcher::Watcher};
 /// The name of a kind of threads, and the function that has one come to be.
 type Kind = (&'static str, fn(&Watcher, &Args));
 
-const KINDS: [Kind; 9] = [
+const KINDS: [Kind; 10] = [
     ("pinfold", driver),
     ("pinfold-agent", agent),
     ("pinfold-answers", control_flush),
@@ -41,6 +42,7 @@ const KINDS: [Kind; 9] = [
     ("pinfold-copies", copies),
     ("pinfold-lookup", lookup),
     ("pinfold-partner", partner),
+    ("pinfold-topic", rounds),
     ("pinfold-tune", partner),
     ("pinfold-watch", watch),
 ];
@@ -92,6 +94,11 @@ fn watches_block_signals() {
 fn measurements_block_signals() {
     play("pinfold-tune");
     play("pinfold-partner");
+}
+
+#[test]
+fn rounds_of_topics_block_signals() {
+    play("pinfold-topic");
 }
 
 /// The name of a peer that does not come back is asked for again.
@@ -227,6 +234,14 @@ fn watch(watcher: &Watcher, _: &Args) {
         return role::skip(format_args!("no memory is watched here: {standing:?}"));
     }
     watcher.until_seen("pinfold-watch");
+}
+
+/// A topic that a user is named for is looked at again and again.
+fn rounds(watcher: &Watcher, _: &Args) {
+    let topic = format!("{}/threads", rustix::process::geteuid().as_raw());
+    let subscriber = Subscriber::<u64>::open(&topic).unwrap();
+    watcher.until_seen("pinfold-topic");
+    drop(subscriber);
 }
 
 fn partner(watcher: &Watcher, _: &Args) {
