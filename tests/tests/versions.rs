@@ -80,7 +80,7 @@ fn deceived(args: &Args) {
     let text = error.to_string();
     match (args.text("how"), error) {
         ("newer", Error::VersionMismatch { peer, ours_min, ours_max, theirs_min, theirs_max }) => {
-            assert_eq!((ours_min, ours_max, theirs_min, theirs_max), (1, 1, 7, 9));
+            assert_eq!((ours_min, ours_max, theirs_min, theirs_max), (2, 2, 7, 9));
             assert_eq!(peer, "local:box");
             assert_eq!(
                 text,
