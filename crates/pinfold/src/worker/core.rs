@@ -111,7 +111,8 @@ pub(crate) struct Core {
     pub closed: bool,
     /// True if there are fewer processors than threads that want one.
     pub is_short: bool,
-    /// True if a sleeping peer was rung since a thread last gave its processor away for it.
+    /// True if this side has rung a sleeping peer, or slept, since a thread last gave its processor
+    /// away for that.
     pub yields_once: bool,
     /// True if more threads than the endpoint's first have come to it lately: they would wait for
     /// a copy that is made inside.
@@ -119,6 +120,13 @@ pub(crate) struct Core {
 }
 
 impl Core {
+    /// Returns whether a peer may be waiting for the very processor of the calling thread, which
+    /// then looks once and does not spin.
+    #[inline(always)]
+    pub(crate) fn may_hold_up_a_peer(&self) -> bool {
+        self.is_short || self.yields_once
+    }
+
     /// How `bytes` bytes were copied under the lock just now: the largest part of them.
     #[inline]
     pub(crate) fn copied_by(&self, bytes: u64) -> Largest {

@@ -181,7 +181,7 @@ pub(super) fn at_head<T>(
         }
         Source::Any => {
             let looks = match engine.poll_set.any() {
-                _ if engine.core.is_short || engine.core.yields_once => 1,
+                _ if engine.core.may_hold_up_a_peer() => 1,
                 true => POLLS_WITH_TCP,
                 false => LOOKS,
             };
@@ -328,8 +328,7 @@ fn await_head(core: &mut Core, peer: &mut Peer) -> Option<Header> {
     if peer.is_turned() {
         return await_frame(core, peer);
     }
-    // The sender may be waiting for this very processor.
-    let looks = if core.is_short || core.yields_once { 0 } else { LOOKS };
+    let looks = if core.may_hold_up_a_peer() { 0 } else { LOOKS };
     for _ in 0..looks {
         // Between two looks the sender gets the line for itself.
         clock::relax();

@@ -214,9 +214,7 @@ impl Shared {
         pace: &mut Pace,
         ready: &mut impl FnMut(&mut Engine) -> Option<T>,
     ) -> Result<Option<T>> {
-        // The peer may be waiting for this very processor.
-        let is_awaited = engine.core.is_short || engine.core.yields_once;
-        let polls = if is_awaited { 1 } else { POLLS_A_TURN };
+        let polls = if engine.core.may_hold_up_a_peer() { 1 } else { POLLS_A_TURN };
         for _ in 0..polls {
             if let Some(value) = ready(engine) {
                 pace.end(engine);
@@ -277,8 +275,8 @@ impl Shared {
         match next {
             Next::Spin if pace.turns.is_multiple_of(8) && self.is_crowded() => thread::yield_now(),
             Next::Spin => {}
-            // The kernel takes it that whoever rings is about to sleep, and may have the peer wait
-            // for this very processor.
+            // The kernel takes it that a thread that rings is about to sleep, and may have the peer
+            // wait for this very processor.
             Next::Yield => thread::yield_now(),
             Next::Follow(slot) => drop(slot.park(deadline)),
             Next::StandBy(slot, waits) => {
