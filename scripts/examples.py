@@ -75,7 +75,7 @@ def public_modules(library):
     text = (library / "lib.rs").read_text()
     for module in re.finditer(r"^pub mod (\w+);", text, re.M):
         above = attributes_above(text, module.start())
-        # What is there under `doc` alone has no types that a program can use.
+        # A module that is there under `doc` alone has no types that a program can use.
         if not is_hidden(above) and "doctest" not in above and not re.search(r"\btest\b", above):
             yield module[1]
 

@@ -49,7 +49,7 @@ impl<'a> Ward<'a> {
             assert!(victim.was_killed());
             self.killed += 1;
             if number == 0 {
-                // What is kept for the next peer is there now.
+                // Memory and descriptors that are kept for the next peer are there now.
                 self.hold();
             }
         }

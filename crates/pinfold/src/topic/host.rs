@@ -67,7 +67,7 @@ impl PublisherHost {
         let mut members = self.members.lock();
         let done = with(&mut members);
         drop(members);
-        // Whoever came and did not get the members has said so before; see `admit`.
+        // A thread in `admit` that did not get the members has set this before.
         fence(SeqCst);
         if self.is_awaited.load(SeqCst) {
             self.admit(endpoint);
